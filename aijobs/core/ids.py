@@ -1,0 +1,22 @@
+"""Ids: UUID version 7, so that they sort by creation time and are never reused."""
+
+from datetime import datetime
+from uuid import UUID
+
+from aijobs.core.clock import Chance
+
+
+def new_id(now: datetime, chance: Chance) -> str:
+    """A UUIDv7 (RFC 9562 section 5.7): 48 bits of milliseconds, then 74 random bits."""
+    millis = int(now.timestamp() * 1000) & 0xFFFF_FFFF_FFFF
+    rand = chance.getrandbits(74)
+    value = millis << 80 | 0x7 << 76 | (rand >> 62) << 64 | 0b10 << 62 | rand & 0x3FFF_FFFF_FFFF_FFFF
+    return str(UUID(int=value))
+
+
+def is_id(text: str) -> bool:
+    """Whether *text* is spelled as one of our ids (any UUID in canonical form)."""
+    try:
+        return str(UUID(text)) == text.lower()
+    except ValueError:
+        return False

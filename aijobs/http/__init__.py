@@ -1,0 +1,1 @@
+"""ASGI applications: the provider simulator and `serve`."""

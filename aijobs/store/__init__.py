@@ -1,0 +1,1 @@
+"""The one home of SQL: tables, statements and migrations for SQLite and PostgreSQL."""

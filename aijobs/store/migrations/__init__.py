@@ -1,0 +1,1 @@
+"""Alembic environment and the numbered, forward-only schema steps."""
