@@ -150,8 +150,10 @@ def decide(job: Job, end: AttemptEnd, policy: RetryPolicy, now: datetime, chance
         case Cancelled():
             return _cancelled("cancelled while it ran")
         case Abandoned(reason=reason, started=started):
-            if job.cancel_requested_at:
+            if job.cancel_requested_at and not job.provider_job_id:
                 return _cancelled("cancelled while it ran")
+            if job.provider_job_id:  # it is paid for and goes on: whoever comes next polls it
+                return Move(target=_S.PROCESSING, outcome=None, reason=reason, locked_until=now)
             outcome = Outcome.ABANDONED if started else None  # a claim that never ran leaves no attempt behind
             return Move(target=_S.PENDING, outcome=outcome, reason=reason, counted=False, next_run_at=now)
         case Lost(maybe_billed=maybe_billed):

@@ -123,11 +123,12 @@ class Failure:
     facts: CallFacts = NO_CALL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """The present of one job; the history is in its executions and events.
 
-    Field order is the order of the columns of table `jobs`, so that a row becomes a Job by position.
+    Field order is the order of the columns of table `jobs`: a row becomes a Job by position, because that is
+    done twice a job on the worker's path. Anybody else names the fields.
     """
 
     id: str
@@ -161,6 +162,7 @@ class Job:
     schedule: str | None
     key_expires_at: datetime | None
     code_version: str | None
+    created_by: str
     created_at: datetime
     updated_at: datetime
     finished_at: datetime | None

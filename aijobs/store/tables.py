@@ -104,6 +104,7 @@ jobs = Table(
     Column("schedule", Text),
     Column("key_expires_at", Instant),
     Column("code_version", Text),
+    Column("created_by", Text, nullable=False, server_default=""),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Column("finished_at", Instant),
