@@ -1,0 +1,143 @@
+"""What a command works with: settings, store, coordinator, printer, clock; each made when first asked for."""
+
+import getpass
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import typer
+
+from aijobs.cli.printer import Printer, Verbosity
+from aijobs.core.clock import Chance, Clock, SystemClock, system_chance
+from aijobs.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from aijobs.core.settings import Settings
+    from aijobs.services.coordinator import Coordinator
+    from aijobs.store.engine import Store
+
+CONFIG_FILE = "aijobs.yaml"
+ACTOR_LIMIT = 200
+"""Characters of an actor's name that are kept."""
+
+
+class Context:
+    """One invocation. *clock* and *chance* are given by tests; otherwise the machine's are used."""
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+    ) -> None:
+        self.environ = environ
+        self.flags: dict[str, Any] = {}
+        self._given_clock = clock
+        self._store: Store | None = None
+        self.chance = chance or system_chance()
+
+    # --- What the global options say --------------------------------------------------------------
+
+    @property
+    def json(self) -> bool:
+        """Whether --json was given."""
+        return bool(self.flags.get("json"))
+
+    @property
+    def verbosity(self) -> Verbosity:
+        """-q, -v or neither; both is a UsageError."""
+        match self.flags:
+            case {"verbose": True, "quiet": True}:
+                raise UsageError("-v and -q contradict each other")
+            case {"verbose": True}:
+                return Verbosity.VERBOSE
+            case {"quiet": True}:
+                return Verbosity.QUIET
+            case _:
+                return Verbosity.NORMAL
+
+    @property
+    def config_path(self) -> Path | None:
+        """--config, else AIJOBS_CONFIG, else ./aijobs.yaml if it is there, else None."""
+        named = self.flags.get("config") or self.environ.get("AIJOBS_CONFIG")
+        if named:
+            return Path(named).expanduser()
+        return Path(CONFIG_FILE) if Path(CONFIG_FILE).exists() else None
+
+    @property
+    def database(self) -> str | None:
+        """--database, else AIJOBS_DATABASE, else None (then the file or the default decides)."""
+        return self.flags.get("database") or self.environ.get("AIJOBS_DATABASE") or None
+
+    # --- Collaborators ----------------------------------------------------------------------------
+
+    @cached_property
+    def printer(self) -> Printer:
+        """Where everything is written."""
+        return Printer(json=self.json, verbosity=self.verbosity, clock=self.clock, environ=self.environ)
+
+    @cached_property
+    def settings(self) -> "Settings":
+        """The whole configuration: flag over environment over file over default. Raises ConfigError."""
+        from aijobs.core.config import load
+
+        return load(self.config_path, environ=self.environ, database=self.database)
+
+    @property
+    def clock(self) -> Clock:
+        """The store's clock once it is open, before that the machine's."""
+        return self._given_clock or (self._store.clock if self._store else SystemClock())
+
+    @property
+    def store(self) -> "Store":
+        """The job store, which must be there: a typo must not make an empty one. Raises StoreError."""
+        return self._store or self._open(create=False)
+
+    def create_store(self) -> "Store":
+        """The job store, made if it is not there yet, and then saying where."""
+        return self._store or self._open(create=True)
+
+    @cached_property
+    def coordinator(self) -> "Coordinator":
+        """The only writer of job status, over the store."""
+        from aijobs.services.coordinator import Coordinator
+
+        return Coordinator(self.store, self.settings, chance=self.chance)
+
+    def actor(self, name: str | None) -> str:
+        """Who acts: *name* (--actor), else AIJOBS_ACTOR, else the login name."""
+        actor = (name or self.environ.get("AIJOBS_ACTOR") or _login_name()).strip()
+        if not actor or len(actor) > ACTOR_LIMIT or not actor.isprintable():
+            raise UsageError(
+                f"the actor must be 1 to {ACTOR_LIMIT} printable characters", hint="--actor NAME"
+            )
+        return actor
+
+    def close(self) -> None:
+        """Give the store back."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _open(self, *, create: bool) -> "Store":
+        from aijobs.store.engine import open_store
+
+        self._store = store = open_store(self.settings.database, clock=self._given_clock, create=create)
+        if store.created:
+            self.printer.say(f"created the job store {store.location}")
+        return store
+
+
+def context_of(ctx: typer.Context) -> Context:
+    """Our context out of typer's."""
+    return cast("Context", ctx.obj)
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        return f"uid-{os.getuid()}"

@@ -1,0 +1,135 @@
+"""Text that is safe and aligned on any terminal: data can neither move the cursor nor reorder the line."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+# C0 and C1 controls, DEL, line and paragraph separators, every bidirectional control, zero-width and
+# interlinear marks, the byte order mark, and lone surrogates (which no stream could encode).
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+_JSON_UNSAFE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", ""))
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
+
+
+def clean(text: str) -> str:
+    """*text* on one line, with everything that would steer a terminal written out as an escape."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    code = ord(char)
+    return _ESCAPES.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def clean_lines(text: str) -> list[str]:
+    """The lines of *text*, each of them clean; for bodies that people read (a revealed result)."""
+    return [clean(line) for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def width(text: str) -> int:
+    """How many terminal cells *text* takes: wide for CJK and emoji."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def pad(text: str, cells: int) -> str:
+    """*text* filled with spaces to *cells* terminal cells."""
+    return text + " " * (cells - width(text))
+
+
+def instant(value: datetime) -> str:
+    """ISO 8601, UTC, with a `Z`; microseconds only when there are any."""
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def cell(value: object) -> str:
+    """One value as people read it: unknown is `-`, times end in Z to the second, data is cleaned."""
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return instant(value.astimezone(UTC).replace(microsecond=0))
+        case timedelta():
+            return duration(value)
+        case Enum():
+            return clean(str(value.value))
+        case float():
+            return f"{value:g}"
+        case _:
+            return clean(str(value))
+
+
+def duration(value: timedelta) -> str:
+    """A rounded duration, two units at most: `1h5m`, `3.2s`."""
+    seconds = value.total_seconds()
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+    if seconds < 60:
+        return f"{sign}{seconds:.3g}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{sign}{minutes}m{rest}s" if rest else f"{sign}{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{sign}{hours}h{minutes}m" if minutes else f"{sign}{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{sign}{days}d{hours}h" if hours else f"{sign}{days}d"
+
+
+def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table without any drawing; the last column is never padded."""
+    table = [list(columns), *(list(row) for row in rows)]
+    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(map(pad, row, widths)).rstrip() for row in table]
+
+
+def blocks(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The same table for a narrow terminal: one `name: value` line a cell, an empty line between rows."""
+    lines: list[str] = []
+    for row in rows:
+        lines += ["", *(f"{name}: {value}" for name, value in zip(columns, row, strict=True))]
+    return lines[1:]
+
+
+def to_json(value: object, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    """JSON text; characters that would steer a terminal become `\\u` escapes, other letters stay."""
+    separators = (",", ": ") if indent else (",", ":")
+    text = json.dumps(
+        value,
+        ensure_ascii=ascii_only,
+        indent=indent,
+        separators=separators,
+        default=_json_value,
+        allow_nan=False,
+    )
+    # Outside of strings JSON text is ASCII, so whatever matches stands inside one.
+    return text if text.isascii() else _JSON_UNSAFE.sub(_json_escape, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match.group())[1:-1]
+
+
+def _json_value(value: Any) -> object:
+    match value:
+        case datetime():
+            return instant(value)
+        case timedelta():
+            return value.total_seconds()
+        case Mapping():
+            return dict(value)
+        case frozenset() | set():
+            return sorted(value)
+        case _:
+            raise TypeError(f"{type(value).__name__} has no JSON form here")

@@ -1,0 +1,201 @@
+"""The one place that writes: data to stdout, talk to stderr; JSON and tables from the same values."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TextIO
+
+from aijobs.cli.plain import aligned, blocks, cell, clean, clean_lines, to_json, width
+from aijobs.cli.progress import Lines, Progress, Silent, bar
+from aijobs.core.clock import Clock
+from aijobs.core.errors import AijobsError, ConfigError, UsageError
+
+
+class Verbosity(IntEnum):
+    """How much talk is wanted on stderr; errors and warnings are always said."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+class Printer:
+    """Writes to the streams it was made with.
+
+    *json* says whether data is wanted as JSON. A command gives one document and one way to put it in words:
+    `printer.emit(document, plain)`.
+    """
+
+    def __init__(
+        self,
+        *,
+        json: bool,
+        verbosity: Verbosity,
+        clock: Clock,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.json = json
+        self.verbosity = verbosity
+        self._clock = clock
+        self._in = stdin or sys.stdin
+        self._out = stdout or sys.stdout
+        self._err = stderr or sys.stderr
+        self._environ = environ
+
+    # --- Data -------------------------------------------------------------------------------------
+
+    def emit(self, document: Mapping[str, object], plain: Callable[[], object]) -> None:
+        """Print *document* with --json, else call *plain*, which prints the same in words."""
+        if self.json:
+            self.document(document)
+        else:
+            plain()
+
+    def document(self, value: Mapping[str, object]) -> None:
+        """One JSON document: indented on a terminal, on one line elsewhere."""
+        self._write(
+            to_json(value, indent=2 if self._is_terminal(self._out) else None, ascii_only=not self._unicode)
+        )
+
+    def record(self, value: Mapping[str, object]) -> None:
+        """One JSON object of a stream, always on one line."""
+        self._write(to_json(value, ascii_only=not self._unicode))
+
+    def line(self, text: str) -> None:
+        """One line of data."""
+        self._write(clean(text))
+
+    def body(self, text: str, *, indent: str = "") -> None:
+        """A text of many lines (a result, a schema), each line cleaned."""
+        self._write("\n".join(indent + line for line in clean_lines(text)))
+
+    def raw(self, text: str) -> None:
+        """Our own text, which holds no data (a generated file); written byte for byte."""
+        self._out.write(text)
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "nothing"
+    ) -> None:
+        """A table, drawn on a terminal that is wide enough, plain text elsewhere. *empty* is said of no rows."""
+        cells = [[cell(value) for value in row] for row in rows]
+        if not cells:
+            self.say(empty)
+        elif not self._is_terminal(self._out):
+            self._write("\n".join(aligned(columns, cells)))
+        else:
+            self._draw(columns, cells)
+
+    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Names and values of one thing, one a line."""
+        known = [(name, cell(value)) for name, value in pairs]
+        widest = max((width(name) for name, _ in known), default=0)
+        self._write("\n".join(f"{name + ':':<{widest + 1}} {value}" for name, value in known))
+
+    # --- Talk -------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """Talk that -q silences."""
+        if self.verbosity >= Verbosity.NORMAL:
+            self._talk(text)
+
+    def detail(self, text: str) -> None:
+        """Talk that only -v asks for."""
+        if self.verbosity >= Verbosity.VERBOSE:
+            self._talk(text)
+
+    def warn(self, text: str) -> None:
+        """Something is not as it should be, and we go on."""
+        self._talk(f"warning: {text}")
+
+    def error(self, error: AijobsError) -> None:
+        """A failure: in words on stderr, and as a JSON document on stdout when that was asked for."""
+        if self.json:
+            self.record({"error": error_document(error)})
+        for line in error.message.split("\n"):
+            self._talk(f"error: {line}")
+        if error.hint:
+            self._talk(f"hint: {error.hint}")
+
+    @contextmanager
+    def progress(self, what: str, *, total: int | None = None) -> Iterator[Progress]:
+        """Report the steps of long work, whose number is *total* when known."""
+        if self.verbosity is Verbosity.QUIET:
+            yield Silent()
+        elif self._is_terminal(self._err):
+            with bar(what, total=total, stream=self._err) as drawn:
+                yield drawn
+        else:
+            yield Lines(what, total=total, stream=self._err, clock=self._clock)
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Whether to go on: *yes* was given, or a person agrees. UsageError when there is nobody to ask."""
+        if yes:
+            return True
+        if not self._in.isatty():
+            raise UsageError(
+                f"{question} There is no terminal to ask on.",
+                hint="--yes answers, --preview shows what would happen",
+            )
+        self._err.write(f"{clean(question)} [y/N] ")
+        self._err.flush()
+        agreed = self._in.readline().strip().lower() in ("y", "yes")
+        if not agreed:
+            self.say("nothing was changed")
+        return agreed
+
+    # --- Private ----------------------------------------------------------------------------------
+
+    def _write(self, text: str) -> None:
+        self._out.write(text + "\n")
+
+    def _talk(self, text: str) -> None:
+        self._out.flush()
+        self._err.write(clean(text) + "\n")
+        self._err.flush()
+
+    def _is_terminal(self, stream: TextIO) -> bool:
+        return stream.isatty() and self._environ.get("TERM") != "dumb"
+
+    @property
+    def _unicode(self) -> bool:
+        return (self._out.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+
+    def _draw(self, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        console = Console(file=self._out, markup=False, highlight=False, emoji=False)
+        if max(map(width, aligned(columns, cells))) + 2 > console.width:
+            self._write("\n".join(blocks(columns, cells)))
+            return
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for name in columns:
+            table.add_column(name, no_wrap=True)
+        for row in cells:
+            table.add_row(*map(Text, row))
+        console.print(table)
+
+
+def error_document(error: AijobsError) -> dict[str, object]:
+    """The JSON of a failure; a configuration error also lists its faults."""
+    document: dict[str, object] = {"kind": error.kind, "message": error.message, "hint": error.hint}
+    if isinstance(error, ConfigError):
+        document["faults"] = [
+            {
+                "file": f.file,
+                "line": f.line,
+                "column": f.column,
+                "path": f.path,
+                "message": f.message,
+                "hint": f.hint,
+            }
+            for f in error.faults
+        ]
+    return document
