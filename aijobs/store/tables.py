@@ -111,17 +111,22 @@ jobs = Table(
     Column("turn", Counter),  # its place in the queue of its type; null until due (see store/claims.py)
     Column("key_released_at", Instant),  # set when the key's time to live is over and another job took it
     CheckConstraint(
-        _in("status", "pending", "processing", "failed", "succeeded", "dead_letter", "cancelled"), name="status"
+        _in("status", "pending", "processing", "failed", "succeeded", "dead_letter", "cancelled"),
+        name="status",
     ),
     CheckConstraint(
-        "(finished_at IS NOT NULL) = (status IN ('succeeded', 'dead_letter', 'cancelled'))", name="finished_at"
+        "(finished_at IS NOT NULL) = (status IN ('succeeded', 'dead_letter', 'cancelled'))",
+        name="finished_at",
     ),
     CheckConstraint("(locked_until IS NOT NULL) = (status = 'processing')", name="locked_until"),
     CheckConstraint("(locked_by IS NOT NULL) = (status = 'processing')", name="locked_by"),
     CheckConstraint("(claimed_at IS NOT NULL) = (status = 'processing')", name="claimed_at"),
-    CheckConstraint("parked_at IS NULL OR (status = 'processing' AND provider_job_id IS NOT NULL)", name="parked_at"),
     CheckConstraint(
-        "(next_run_at IS NOT NULL) = (status IN ('pending', 'failed') AND hold_reason IS NULL)", name="next_run_at"
+        "parked_at IS NULL OR (status = 'processing' AND provider_job_id IS NOT NULL)", name="parked_at"
+    ),
+    CheckConstraint(
+        "(next_run_at IS NOT NULL) = (status IN ('pending', 'failed') AND hold_reason IS NULL)",
+        name="next_run_at",
     ),
     CheckConstraint("hold_reason IS NULL OR status = 'failed'", name="hold_reason"),
     CheckConstraint("turn IS NULL OR next_run_at IS NOT NULL", name="turn"),
@@ -322,7 +327,9 @@ deliveries = Table(
     CheckConstraint(_in("outcome", "accepted", "unmatched", "ignored", "expired"), name="outcome"),
 )
 _partial(
-    "ix_deliveries_unhandled", deliveries.c.received_at, where=text("handled_at IS NULL AND outcome <> 'ignored'")
+    "ix_deliveries_unhandled",
+    deliveries.c.received_at,
+    where=text("handled_at IS NULL AND outcome <> 'ignored'"),
 )
 Index("ix_deliveries_provider_job_id", deliveries.c.provider_job_id)
 
@@ -470,5 +477,5 @@ usage_days = Table(
 schema_version = Table(
     "schema_version",
     metadata,
-    Column("version", Text, primary_key=True),
+    Column("version_num", Text, primary_key=True),  # the name Alembic looks for
 )

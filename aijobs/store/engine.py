@@ -1,0 +1,159 @@
+"""The door to the store: a URL becomes a `Store`, whose transactions are the only way to the tables."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import URL, Connection, Engine, exc, make_url
+
+from aijobs.core.clock import Clock, SystemClock
+from aijobs.core.errors import StoreUnreachable, UsageError
+from aijobs.store import postgresql, schema, sqlite
+from aijobs.store.translate import translate
+
+Tx = Connection
+"""A transaction: what every function in this package works with."""
+
+_FORMS = "sqlite:///file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
+_POSTGRESQL = ("postgres", "postgresql", "postgresql+psycopg")
+
+
+class Store:
+    """One job store. Threads may share it; each transaction belongs to one thread.
+
+    *location* is for people and never holds a password; *created* tells whether opening it made the tables;
+    *warnings* are sentences for the operator.
+    """
+
+    def __init__(
+        self, url: str, engine: Engine, *, location: str, clock: Clock, path: Path | None = None
+    ) -> None:
+        self.url = url
+        self.engine = engine
+        self.location = location
+        self.clock = clock
+        self.path = path
+        self.dialect: Literal["sqlite", "postgresql"] = "postgresql" if path is None else "sqlite"
+        self.created = False
+        self.warnings = sqlite.warnings_for(path) if path else ()
+        self._reader = engine.execution_options(**_read_options(self.dialect))
+        self._driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
+
+    def __repr__(self) -> str:
+        return f"<Store {self.location}>"
+
+    def read(self) -> AbstractContextManager[Tx]:
+        """A transaction that sees one moment of the store and cannot write."""
+        return self._transaction(self._reader)
+
+    def write(self) -> AbstractContextManager[Tx]:
+        """A transaction that commits at the end of the block and rolls back when an exception leaves it."""
+        return self._transaction(self.engine)
+
+    def close(self) -> None:
+        """Close the connections at rest. The store may be used again; it connects anew."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Tx]:
+        try:
+            with self._connected(engine) as tx, tx.begin():
+                self._refresh_clock(tx)
+                yield tx
+        except (exc.DBAPIError, exc.TimeoutError, self._driver_error) as error:
+            raise translate(error, location=self.location) from error
+
+    def _connected(self, engine: Engine) -> Connection:
+        try:
+            return engine.connect()
+        except (exc.OperationalError, exc.ProgrammingError, exc.DisconnectionError) as error:
+            if self.dialect == "sqlite":
+                raise
+            raise postgresql.refused(error, location=self.location) from error
+
+    def _refresh_clock(self, tx: Tx) -> None:
+        if isinstance(self.clock, postgresql.ServerClock) and self.clock.is_stale():
+            postgresql.read_clock(tx.exec_driver_sql, self.clock)
+
+
+def open_store(
+    url: str, *, clock: Clock | None = None, create: bool = False, lock_wait: float = sqlite.LOCK_WAIT
+) -> Store:
+    """Open the store at *url*; with *create*, one that does not exist or is empty is made.
+
+    *clock* replaces the store's own (the server's on PostgreSQL, the machine's on SQLite). *lock_wait* is how many
+    seconds a writer waits for another one on SQLite. Raises UsageError for a URL that makes no sense,
+    StoreUnreachable (also when there is no store and *create* is False; no file is left behind) and SchemaMismatch.
+    """
+    target = parse_url(url)
+    made = target.drivername == "sqlite" and sqlite.make_ready(_path(target), create=create)
+    store = None
+    try:
+        store = attach(target, clock=clock, lock_wait=lock_wait)
+        store.created = schema.ensure(store, create=create)
+    except BaseException:
+        if store is not None:
+            store.close()
+        if made:
+            sqlite.remove_if_empty(_path(target))
+        raise
+    return store
+
+
+def attach(target: URL, *, clock: Clock | None = None, lock_wait: float = sqlite.LOCK_WAIT) -> Store:
+    """The store at *target*, whatever its schema version; nothing is checked or made."""
+    text = target.render_as_string(hide_password=False)
+    if target.drivername == "sqlite":
+        path = _path(target)
+        engine = sqlite.open_engine(path, lock_wait=lock_wait)
+        return Store(text, engine, location=str(path), clock=clock or SystemClock(), path=path)
+    server_clock = postgresql.ServerClock()
+    location = postgresql.location_of(target)
+    try:
+        engine = postgresql.open_engine(target, server_clock)
+    except ImportError as error:
+        raise StoreUnreachable(f"psycopg, the PostgreSQL driver, cannot be loaded: {error}") from error
+    return Store(text, engine, location=location, clock=clock or server_clock)
+
+
+def parse_url(text: str) -> URL:
+    """*text* as a URL of a store. Raises UsageError, which never repeats *text*: it may hold a password."""
+    try:
+        url = make_url(text)
+        scheme = url.drivername
+    except (exc.ArgumentError, ValueError):
+        raise _no_url(text) from None
+    if scheme == "sqlite":
+        return _sqlite_url(url)
+    if scheme in _POSTGRESQL:
+        return url.set(drivername="postgresql")
+    raise UsageError(f"a job store is SQLite or PostgreSQL, not {scheme!r}", hint=f"write {_FORMS}")
+
+
+def _sqlite_url(url: URL) -> URL:
+    if url.host or url.username or url.port:
+        raise UsageError("a SQLite URL has three slashes before the file name", hint=f"write {_FORMS}")
+    if url.query:
+        raise UsageError("a SQLite URL takes no options", hint="write the file name only")
+    if not url.database or url.database == ":memory:":
+        raise UsageError(
+            "a job store must be a file: jobs in memory are lost with the process", hint=f"write {_FORMS}"
+        )
+    return url
+
+
+def _no_url(text: str) -> UsageError:
+    if text and ":" not in text:
+        return UsageError(f"not a database URL: {text}", hint=f"for a file write sqlite:///{text}")
+    return UsageError("the database URL cannot be understood", hint=f"write {_FORMS}")
+
+
+def _path(target: URL) -> Path:
+    return sqlite.resolve(target.database or "")
+
+
+def _read_options(dialect: str) -> dict[str, object]:
+    if dialect == "sqlite":
+        return {"aijobs_read": True}
+    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}

@@ -1,0 +1,174 @@
+"""A PostgreSQL store: how we connect, and the server's clock, by which all machines of one store agree on the time."""
+
+import select
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event, exc
+
+from aijobs.core.clock import Clock, SystemClock
+from aijobs.core.errors import StoreUnreachable, UsageError
+
+CONNECT_TIMEOUT = 10
+"""Seconds one attempt to connect may take."""
+
+_IDLE_CHECK = 30.0  # seconds after which an idle connection is tried before it is used
+_REFRESH = 60.0  # seconds after which the server's clock is read again
+_JUMP = 1.0  # seconds by which wall and monotonic clock may part before the measurement is distrusted
+_DEFAULTS: dict[str, object] = {
+    "application_name": "aijobs",
+    "connect_timeout": CONNECT_TIMEOUT,
+    # A half-open connection is noticed within a minute, not after the system's two hours.
+    "keepalives": 1,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+class ServerClock:
+    """The server's time, told between measurements by this machine's monotonic clock.
+
+    A wall clock that is wrong, or is set while we run, changes nothing.
+    """
+
+    def __init__(self, host: Clock | None = None) -> None:
+        self._host = host or SystemClock()
+        self._lock = threading.Lock()
+        self._base: tuple[datetime, float, datetime] | None = (
+            None  # server, monotonic and wall time of a measurement
+        )
+
+    def now(self) -> datetime:
+        base = self._base
+        if base is None:
+            return self._host.now()
+        server, measured, _ = base
+        return server + timedelta(seconds=self._host.monotonic() - measured)
+
+    def monotonic(self) -> float:
+        return self._host.monotonic()
+
+    def skew(self) -> timedelta:
+        """How far the server's clock is ahead of this machine's."""
+        return self.now() - self._host.now()
+
+    def is_stale(self) -> bool:
+        """Whether to measure again: a minute has passed, or this machine slept or had its clock set."""
+        if self._base is None:
+            return True
+        _, measured, wall = self._base
+        passed = self._host.monotonic() - measured
+        return passed > _REFRESH or abs((self._host.now() - wall).total_seconds() - passed) > _JUMP
+
+    def measured(self, server: datetime, *, before: float, after: float) -> None:
+        """Take over *server*, read between the two monotonic times."""
+        with self._lock:
+            self._base = (server.astimezone(UTC), (before + after) / 2, self._host.now())
+
+
+def open_engine(url: URL, clock: ServerClock) -> Engine:
+    """An engine over the server at *url* (as `parse_url` gives it).
+
+    Nothing depends on session state, so a transaction pooler may stand between: every setting is made inside a
+    transaction, and with `prepare_threshold=none` in the URL no statement is prepared on the server.
+    """
+    query = dict(url.query)
+    prepare = _prepare_threshold(query.pop("prepare_threshold", None))
+    settings = {name: value for name, value in _DEFAULTS.items() if name not in query}
+    engine = create_engine(
+        url.set(drivername="postgresql+psycopg", query=query),
+        connect_args=settings | prepare,
+        pool_size=5,
+        max_overflow=5,
+        pool_timeout=30,
+        hide_parameters=True,
+        use_native_hstore=False,
+    )
+    event.listen(engine, "connect", lambda connection, record: _connected(connection, record, clock))
+    event.listen(engine, "checkout", lambda connection, record, _: _checked_out(connection, record, clock))
+    event.listen(engine, "checkin", lambda _, record: record.info.__setitem__("used", clock.monotonic()))
+    return engine
+
+
+def read_clock(execute: Any, clock: ServerClock) -> None:
+    """Measure the server's clock; *execute* runs one statement and returns its cursor or result."""
+    before = clock.monotonic()
+    (server,) = execute("SELECT clock_timestamp()").fetchone()
+    clock.measured(server, before=before, after=clock.monotonic())
+
+
+def location_of(url: URL) -> str:
+    """Where the store is, for people: no password, no options."""
+    host = url.host or url.normalized_query.get("host", ("",))[0]
+    port = f":{url.port}" if url.port else ""
+    user = f"{url.username}@" if url.username else ""
+    return f"postgresql://{user}{host}{port}/{url.database or ''}"
+
+
+def refused(error: Exception, *, location: str) -> StoreUnreachable:
+    """A failed attempt to connect, with the server's (or the resolver's) own sentence, which never has the password."""
+    orig = getattr(error, "orig", None) or error
+    connection = getattr(orig, "pgconn", None)
+    if connection is not None and connection.needs_password and not connection.used_password:
+        hint = "the server asks for a password: put it in the URL, in PGPASSWORD or in ~/.pgpass"
+    else:
+        hint = "check host, port, user, password and database name in the URL, and that the server runs"
+    lines = [line.strip(" \t-") for line in str(orig).splitlines() if line.strip()]
+    return StoreUnreachable(f"cannot connect to {location}: {lines[0] if lines else 'no answer'}", hint=hint)
+
+
+def _prepare_threshold(value: str | tuple[str, ...] | None) -> dict[str, object]:
+    if value is None:
+        return {}
+    if value == "none":
+        return {"prepare_threshold": None}
+    if isinstance(value, str) and value.isdigit():
+        return {"prepare_threshold": int(value)}
+    raise UsageError("prepare_threshold in the database URL must be a whole number or `none`")
+
+
+def _connected(connection: Any, record: Any, clock: ServerClock) -> None:
+    record.info["used"] = clock.monotonic()
+    if connection.info.parameter_status("TimeZone") != "UTC":
+        _read_times_as_utc(connection)
+    connection.autocommit = True  # one round trip, and no transaction left open
+    read_clock(connection.execute, clock)
+    connection.autocommit = False
+
+
+def _read_times_as_utc(connection: Any) -> None:
+    # Setting the session's zone instead would be session state, which a pooler hands to somebody else.
+    from psycopg.types.datetime import TimestamptzLoader
+
+    class UtcLoader(TimestamptzLoader):
+        def load(self, data: Any) -> datetime:
+            return super().load(data).astimezone(UTC)
+
+    connection.adapters.register_loader("timestamptz", UtcLoader)
+
+
+def _checked_out(connection: Any, record: Any, clock: ServerClock) -> None:
+    """Replace a connection the server has closed meanwhile; a healthy one costs no round trip."""
+    idle = clock.monotonic() - record.info["used"]
+    if idle < _IDLE_CHECK and not _has_news(connection):
+        return
+    try:
+        connection.autocommit = True
+        connection.execute("")
+        connection.autocommit = False
+    except (
+        Exception
+    ) as error:  # whatever it is: the pool opens another one, and that error is the one to show
+        raise exc.DisconnectionError from error
+
+
+def _has_news(connection: Any) -> bool:
+    """Whether the server said something unasked: for a connection at rest that means it hung up, or is about to."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

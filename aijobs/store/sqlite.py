@@ -1,0 +1,186 @@
+"""An SQLite store: one file on one machine. Checks it before SQLite gets to make a new one, and opens it our way."""
+
+import errno
+import logging
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool
+
+from aijobs.core.errors import StoreUnreachable
+
+log = logging.getLogger("aijobs.store")
+
+LOCK_WAIT = 10.0
+"""Seconds a writer waits for another one before it gives up."""
+
+_PRAGMAS = "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
+_MOUNTS = Path("/proc/self/mounts")
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "glusterfs", "lustre", "beegfs"}
+)
+_NO_STORE_HINT = "check the path; `aijobs db upgrade` makes a new store there"
+
+
+def resolve(path: str) -> Path:
+    """*path* as written in a URL: `~` expanded, absolute. Raises StoreUnreachable for an unknown `~user`."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        raise StoreUnreachable(f"no such home directory: {path}", hint="write the path in full") from None
+
+
+def make_ready(path: Path, *, create: bool) -> bool:
+    """Check that *path* can hold a store, making an empty file (mode 0600) with *create*; True when it was made.
+
+    Raises StoreUnreachable. Nothing is left behind by a refusal: SQLite itself would make an empty database out
+    of a typing mistake.
+    """
+    if not path.parent.is_dir():
+        raise StoreUnreachable(f"no such directory: {path.parent}", hint="make it first, or check the path")
+    if create and _make(path):
+        return True
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise StoreUnreachable(f"no job store at {path}", hint=_NO_STORE_HINT) from None
+    except OSError as error:
+        raise StoreUnreachable(
+            f"cannot open {path}: {error.strerror}", hint="check the path and its rights"
+        ) from None
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise StoreUnreachable(f"{path} is {what}", hint="name the store's file")
+    _check_rights(path)
+    return False
+
+
+def remove_if_empty(path: Path) -> None:
+    """Take back a file that `make_ready` made, unless something has been written to it since."""
+    beside = [Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")]
+    if (
+        path.exists()
+        and path.stat().st_size == 0
+        and not any(p.exists() and p.stat().st_size for p in beside)
+    ):
+        for leftover in (path, *beside):
+            leftover.unlink(missing_ok=True)
+
+
+def open_engine(path: Path, *, lock_wait: float) -> Engine:
+    """An engine over the file at *path*, which must exist.
+
+    A transaction begins with BEGIN IMMEDIATE: one that only turns into a writer later fails at once when another
+    process has written meanwhile, whatever the wait. With the execution option `aijobs_read` it is a plain BEGIN,
+    and the connection refuses to write.
+    """
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=lambda: connect(path, lock_wait=lock_wait),
+        poolclass=QueuePool,
+        pool_size=5,
+        max_overflow=10,
+        hide_parameters=True,
+    )
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def connect(path: Path, *, lock_wait: float) -> sqlite3.Connection:
+    """One connection to the existing file at *path*, with our settings; usable from any thread, one at a time."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw",
+        uri=True,
+        timeout=lock_wait,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        _use_wal(connection, path)
+        connection.executescript(_PRAGMAS)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def network_file_system(path: Path, mounts: str) -> str | None:
+    """The type of the network file system *path* lies on, by the text of /proc/mounts; None when it is local."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].replace("\\040", " "))
+        if (path == point or point in path.parents) and len(point.parts) >= best:
+            best, kind = len(point.parts), fields[2]
+    return kind if kind in _NETWORK or kind.startswith("fuse.") else None
+
+
+def warnings_for(path: Path) -> tuple[str, ...]:
+    """What the operator should know about the place of this store; empty when all is well."""
+    try:
+        kind = network_file_system(path.resolve(), _MOUNTS.read_text())
+    except OSError:
+        return ()
+    if kind is None:
+        return ()
+    return (
+        f"{path} is on a network file system ({kind}): SQLite can lose or damage data there; "
+        "use a local disk, or PostgreSQL for several machines",
+    )
+
+
+def _make(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise StoreUnreachable(
+            f"cannot make a job store at {path}: {error.strerror}", hint=_make_hint(error)
+        ) from None
+    return True
+
+
+def _make_hint(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free disk space, then run the command again"
+    return "check that this user may write to the folder"
+
+
+def _check_rights(path: Path) -> None:
+    effective = os.access in os.supports_effective_ids
+    for place in (path, path.parent):
+        if not os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
+            raise StoreUnreachable(
+                f"the job store cannot be written to: {path} (no right to write {place})",
+                hint="give this user write access to the file and its folder",
+            )
+
+
+def _use_wal(connection: sqlite3.Connection, path: Path) -> None:
+    """WAL is a property of the file. Asked for only when needed: to switch takes a lock nobody waits for."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        log.warning(
+            "%s cannot use a write-ahead log (%s); readers and writers will wait for each other", path, mode
+        )
+
+
+def _begin(connection: Connection) -> None:
+    read = connection.get_execution_options().get("aijobs_read", False)
+    dbapi: Any = connection.connection.dbapi_connection
+    info = connection.info
+    if read != info.get("read", False):
+        dbapi.execute(f"PRAGMA query_only={'ON' if read else 'OFF'}")
+        info["read"] = read
+    dbapi.execute("BEGIN" if read else "BEGIN IMMEDIATE")

@@ -1,0 +1,119 @@
+"""Fixtures for everybody: a store on each database, a clock that stands still, chance that repeats itself."""
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from aijobs.core.clock import Chance, seeded_chance
+from aijobs.store.engine import Store, open_store
+from aijobs.store.tables import metadata
+from tests.support.clock import ManualClock
+from tests.support.postgres import Server, running_server
+
+# Read, then removed with the rest: no setting of the person who runs the tests may reach them.
+_GIVEN_SERVER = os.environ.get("AIJOBS_TEST_POSTGRES")
+for _name in [name for name in os.environ if name.startswith(("AIJOBS_", "PG"))]:
+    del os.environ[_name]
+
+_BOTH = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Stands at 2026-01-01T00:00:00Z."""
+    return ManualClock()
+
+
+@pytest.fixture
+def chance() -> Chance:
+    """The same numbers in every run."""
+    return seeded_chance(20260101)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """The PostgreSQL of this test run; started when the first test asks for it."""
+    with running_server(_GIVEN_SERVER) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> Iterator[str]:
+    """The URL of an empty PostgreSQL schema of this test's own."""
+    with _schema(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture(params=_BOTH)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database (no tables), for programs that open their own store; on each database."""
+    name = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    url = request.getfixturevalue(name)
+    assert isinstance(url, str)
+    return url
+
+
+@pytest.fixture(params=_BOTH)
+def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Store]:
+    """An empty store that tells the time by `clock`; on each database."""
+    name = "sqlite_store_url" if request.param == "sqlite" else "postgres_store_url"
+    opened = open_store(request.getfixturevalue(name), clock=clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite_store_url(tmp_path: Path, sqlite_template: Path) -> str:
+    """The URL of an SQLite store with empty tables."""
+    path = tmp_path / "store.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def postgres_store_url(postgres_shared: Store) -> str:
+    """The URL of a PostgreSQL store with empty tables, emptied rather than made anew because that is quicker."""
+    tables = "; ".join(
+        f'DELETE FROM "{t.name}"' for t in reversed(metadata.sorted_tables) if t.name != "schema_version"
+    )
+    with postgres_shared.write() as tx:
+        tx.execute(text(tables))
+    return postgres_shared.url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with empty tables, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "template.db"
+    open_store(f"sqlite:///{path}", create=True).close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_shared(postgres_server: Server) -> Iterator[Store]:
+    """A PostgreSQL schema whose tables are made once for all tests that use `store`."""
+    with _schema(postgres_server) as url:
+        shared = open_store(url, create=True)
+        yield shared
+        shared.close()
+
+
+@contextlib.contextmanager
+def _schema(server: Server) -> Iterator[str]:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    server.execute(f"CREATE SCHEMA {name}")
+    yield server.url_of(schema=name)
+    server.execute(f"DROP SCHEMA {name} CASCADE")

