@@ -154,10 +154,14 @@ def decide(job: Job, end: AttemptEnd, policy: RetryPolicy, now: datetime, chance
                 return _cancelled("cancelled while it ran")
             if job.provider_job_id:  # it is paid for and goes on: whoever comes next polls it
                 return Move(target=_S.PROCESSING, outcome=None, reason=reason, locked_until=now)
-            outcome = Outcome.ABANDONED if started else None  # a claim that never ran leaves no attempt behind
+            outcome = (
+                Outcome.ABANDONED if started else None
+            )  # a claim that never ran leaves no attempt behind
             return Move(target=_S.PENDING, outcome=outcome, reason=reason, counted=False, next_run_at=now)
         case Lost(maybe_billed=maybe_billed):
-            return _after_failure(job, _lost_failure(maybe_billed=maybe_billed), policy, now, chance, Outcome.LOST)
+            return _after_failure(
+                job, _lost_failure(maybe_billed=maybe_billed), policy, now, chance, Outcome.LOST
+            )
         case Failed(failure=failure):
             return _after_failure(job, failure, policy, now, chance, Outcome.FAILED)
         case _:

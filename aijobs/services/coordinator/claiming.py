@@ -1,0 +1,102 @@
+"""Leasing jobs to a worker: within every limit, fair between users, and never two workers the same job."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from aijobs.core.limits import Candidate, Limits, Tally, TypeLimits, choose
+from aijobs.core.model import Job
+from aijobs.core.settings import Settings
+from aijobs.services.coordinator.values import Claim, ClaimRequest
+from aijobs.store import claims, jobs, moves
+from aijobs.store.engine import Tx
+
+_PROMOTE_AT_ONCE = 1000
+_WALK_AT_ONCE = 1000
+_SPARE = 50
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Every limit of the configuration."""
+    return Limits(
+        total=settings.concurrency.global_,
+        per_user=settings.concurrency.per_user,
+        providers={name: provider.concurrency for name, provider in settings.providers.items()},
+        types={
+            name: TypeLimits(provider=kind.provider, concurrency=kind.concurrency, per_user=kind.per_user)
+            for name, kind in settings.types.items()
+        },
+    )
+
+
+class Claiming:
+    """The claim of one process. It remembers where its walk over the users of a crowded type left off."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.limits = limits_of(settings)
+        self._walked: dict[str, str] = {}
+
+    def claim(self, tx: Tx, request: ClaimRequest, now: datetime) -> list[Claim]:
+        """Lease parked jobs whose look is due, then ready ones, best first."""
+        types = self._types(request)
+        found = [(job, True) for job in self._resume(tx, request, types, now)]
+        if request.slots > 0:
+            found += [(job, False) for job in self._start(tx, request, types, now)]
+        payloads = jobs.payloads_of(tx, [job.id for job, _ in found]) if found else {}
+        return [Claim(job, payloads.get(job.id, "null"), resume) for job, resume in found]
+
+    def _types(self, request: ClaimRequest) -> list[str]:
+        wanted = self.settings.types if request.types is None else request.types
+        return [name for name in wanted if name in self.settings.types]
+
+    def _resume(self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime) -> list[Job]:
+        room = request.slots if request.resume_slots is None else request.resume_slots
+        parked = claims.parked_due(tx, now, types, room) if room > 0 else []
+        if not parked:
+            return []
+        return moves.resume(tx, [job.id for job in parked], request.worker, now, request.lease)
+
+    def _start(self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime) -> list[Job]:
+        claims.promote(tx, now, _PROMOTE_AT_ONCE)
+        if self.limits.any:
+            claims.lock(tx)
+        tally = Tally(self.limits, claims.running(tx) if self.limits.any else ())
+        chosen = self._choose(tx, tally, types, request.slots, now)
+        leased: dict[str, Job] = {}
+        for (provider, model), ids in self._by_provider(chosen).items():
+            found = moves.claim(tx, ids, request.worker, now, request.lease, provider, model)
+            leased |= {job.id: job for job in found}
+        return [leased[one.id] for one in chosen if one.id in leased]
+
+    def _choose(
+        self, tx: Tx, tally: Tally, types: Sequence[str], slots: int, now: datetime
+    ) -> list[Candidate]:
+        open_types = [name for name in types if not tally.blocked_type(name)]
+        room = slots + _SPARE
+        heads = {name: claims.head(tx, name, now, room) for name in open_types}
+        chosen = choose([one for found in heads.values() for one in found], tally, slots)
+        for name, found in heads.items():
+            if len(chosen) < slots and len(found) == room and not tally.blocked_type(name):
+                chosen += self._behind_the_crowd(tx, tally, name, slots - len(chosen), now)
+        return chosen
+
+    def _behind_the_crowd(
+        self, tx: Tx, tally: Tally, name: str, slots: int, now: datetime
+    ) -> list[Candidate]:
+        """Candidates of users whom the first in line, all at their caps, stand in front of.
+
+        The walk goes from user to user by a loose index scan, a bounded number of them a claim, and goes on
+        next time where it stopped: a crowd of capped users costs each claim the same.
+        """
+        after = self._walked.get(name, "")
+        users = claims.waiting_users(tx, name, after, _WALK_AT_ONCE)
+        self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else ""
+        free = [user for user in users if not tally.blocked_user(name, user)]
+        return choose(claims.heads_of_users(tx, name, now, free[:slots], slots), tally, slots)
+
+    def _by_provider(self, chosen: Sequence[Candidate]) -> dict[tuple[str, str | None], list[str]]:
+        groups: dict[tuple[str, str | None], list[str]] = {}
+        for one in chosen:
+            kind = self.settings.types[one.type]
+            groups.setdefault((kind.provider, kind.model), []).append(one.id)
+        return groups

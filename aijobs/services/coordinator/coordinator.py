@@ -1,0 +1,240 @@
+"""The one writer of `jobs.status`, as the services and the command line see it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from aijobs.core.clock import Chance, Clock
+from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
+from aijobs.core.lifecycle import Lost, Move
+from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Status
+from aijobs.core.retry import Policy
+from aijobs.core.settings import Settings
+from aijobs.services.coordinator.admission import Admitted, admit
+from aijobs.services.coordinator.claiming import Claiming
+from aijobs.services.coordinator.finishing import Finishing
+from aijobs.services.coordinator.values import Claim, ClaimRequest, Ended, Enqueued, Finished, Renewal, Rescue
+from aijobs.store import claims, history, moves, wake
+from aijobs.store.engine import Store, Tx
+
+_LEASES_AT_ONCE = 1000
+
+
+class _Refused(Exception):
+    """Rolls back a batch of which one job was refused; carries the answers out of the transaction."""
+
+    def __init__(self, answers: list[Admitted]) -> None:
+        super().__init__("refused")
+        self.answers = answers
+
+
+class Coordinator:
+    """Every move of every job. Methods are transactions of their own unless they take one."""
+
+    def __init__(
+        self, store: Store, settings: Settings, *, chance: Chance, clock: Clock | None = None
+    ) -> None:
+        self.store = store
+        self.chance = chance
+        self.clock = clock or store.clock
+        self.configure(settings)
+
+    def configure(self, settings: Settings) -> None:
+        """Take new settings: the next claim and the next end of an attempt go by them."""
+        self.settings = settings
+        self._claiming = Claiming(settings)
+        self._finishing = Finishing(settings, Policy.from_settings(settings), self.chance)
+
+    # --- Taking jobs in ---
+
+    def enqueue(self, new: NewJob, *, actor: str) -> Enqueued:
+        """Create a job, or find the one that has its key.
+
+        Raises KeyConflict (same key, other input) and KeyOwnerEnded (its job died or was cancelled).
+        """
+        (answer,) = self.enqueue_many([new], actor=actor)
+        if isinstance(answer, Enqueued):
+            return answer
+        raise answer
+
+    def enqueue_many(
+        self, new: Sequence[NewJob], *, actor: str, keep_going: bool = False
+    ) -> list[Enqueued | KeyConflict | KeyOwnerEnded]:
+        """Create many jobs in one transaction; one answer each, in order.
+
+        Without *keep_going* a single refusal rolls all of them back; the answers still say what would have been.
+        """
+        try:
+            with self.store.write() as tx:
+                answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
+                if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
+                    raise _Refused(answers)
+                return answers
+        except _Refused as refused:
+            return refused.answers
+
+    def enqueue_in(self, tx: Tx, new: Sequence[NewJob], *, actor: str) -> list[Enqueued]:
+        """Create jobs inside the caller's own transaction: they exist exactly when the caller's rows do.
+
+        Raises the first KeyConflict or KeyOwnerEnded; the caller then rolls back.
+        """
+        answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
+        enqueued: list[Enqueued] = []
+        for answer in answers:
+            if not isinstance(answer, Enqueued):
+                raise answer
+            enqueued.append(answer)
+        return enqueued
+
+    # --- The worker's verbs ---
+
+    def claim(self, request: ClaimRequest) -> list[Claim]:
+        """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order."""
+        with self.store.write() as tx:
+            return self._claiming.claim(tx, request, self.clock.now())
+
+    def renew(self, leases: Mapping[str, int], until: datetime) -> Renewal:
+        """Extend the leases held by job id and fence; say which are lost and which are asked to stop."""
+        held: dict[str, datetime | None] = {}
+        pairs = list(leases.items())
+        with self.store.write() as tx:
+            for start in range(0, len(pairs), _LEASES_AT_ONCE):
+                held |= moves.renew(tx, pairs[start : start + _LEASES_AT_ONCE], until)
+        return Renewal(
+            lost=frozenset(leases) - frozenset(held),
+            cancel=frozenset(job_id for job_id, asked in held.items() if asked),
+        )
+
+    def save_provider_job_id(self, job: Job, provider_job_id: str, facts: CallFacts) -> bool:  # noqa: ARG002
+        """Note, before anything else, what the provider calls the running job. False: the lease is lost."""
+        with self.store.write() as tx:
+            return moves.save_provider_job(tx, job, provider_job_id, self.clock.now())
+
+    def finish(self, ends: Sequence[Ended]) -> list[Finished]:
+        """Write the ends of many attempts in one transaction; one answer each, in order."""
+        with self.store.write() as tx:
+            return self._finishing.finish(tx, ends, self.clock.now())
+
+    # --- Repair ---
+
+    def rescue(self, *, limit: int, preview: bool = False) -> Rescue:
+        """Record attempts whose lease ran out as lost: each is retried or given up as any failure is."""
+        now = self.clock.now()
+        if preview:
+            with self.store.read() as tx:
+                found = claims.expired(tx, now, limit, lock=False)
+            return Rescue(found=len(found), ids=tuple(job.id for job in found))
+        with self.store.write() as tx:
+            found = claims.expired(tx, now, limit, lock=True)
+            answers = self._finishing.finish(tx, [_lost(job) for job in found], now) if found else []
+        repaired = sum(answer.applied for answer in answers)
+        return Rescue(found=len(found), repaired=repaired, ids=tuple(job.id for job in found))
+
+    def expire(self, *, limit: int, preview: bool = False) -> Rescue:
+        """Give up jobs whose deadline passed while they waited."""
+        now = self.clock.now()
+        if preview:
+            with self.store.read() as tx:
+                found = claims.overdue(tx, now, limit, lock=False)
+            return Rescue(found=len(found), ids=tuple(job.id for job in found))
+        with self.store.write() as tx:
+            found = claims.overdue(tx, now, limit, lock=True)
+            if found:
+                self._give_up(tx, found, now)
+        return Rescue(found=len(found), repaired=len(found), ids=tuple(job.id for job in found))
+
+    def _give_up(self, tx: Tx, found: Sequence[Job], now: datetime) -> None:
+        failure = Failure(
+            error_class=ErrorClass.DEADLINE_EXCEEDED, message="its deadline passed while it waited to run"
+        )
+        move = Move(target=Status.DEAD_LETTER, outcome=None, reason=failure.message, failure=failure)
+        self._finishing.write(tx, [(_lost(job), job, move) for job in found], now)
+        history.add_events(
+            tx,
+            [
+                Event(kind="expired", actor="system", at=now, job_id=job.id, reason=move.reason)
+                for job in found
+            ],
+        )
+
+    # --- What people do ---
+
+    def cancel(self, job_id: str, *, actor: str, reason: str | None) -> Job:
+        """Stop a job: at once when it waits, as soon as its worker notices when it runs.
+
+        Raises NotFound, and AlreadyFinished when there is nothing left to stop.
+        """
+        now = self.clock.now()
+        with self.store.write() as tx:
+            job = self._locked(tx, job_id)
+            if job.status.final:
+                raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
+            kind = "cancel_requested" if job.status is Status.PROCESSING else "cancelled"
+            if job.status is Status.PROCESSING:
+                moves.ask_to_cancel(tx, job, now)
+                wake.notify(tx)
+            else:
+                move = Move(target=Status.CANCELLED, outcome=None, reason=reason or "cancelled")
+                self._finishing.write(tx, [(_lost(job), job, move)], now)
+            history.add_events(tx, [Event(kind=kind, actor=actor, at=now, job_id=job_id, reason=reason)])
+            return self._locked(tx, job_id)
+
+    def reopen(self, job_id: str, *, actor: str, reason: str, priority: int | None = None) -> Job:
+        """Replay one dead letter: a new round on the same job, its attempts afresh, its history whole.
+
+        Raises NotFound, and Conflict when it is not an open dead letter or its key has a newer owner.
+        """
+        now = self.clock.now()
+        with self.store.write() as tx:
+            return self.reopen_in(
+                tx, self._locked(tx, job_id), now, actor=actor, reason=reason, priority=priority
+            )
+
+    def reopen_in(
+        self, tx: Tx, job: Job, now: datetime, *, actor: str, reason: str, priority: int | None = None
+    ) -> Job:
+        """As `reopen`, of a job locked in the caller's transaction."""
+        if job.status is not Status.DEAD_LETTER:
+            raise Conflict(f"job {job.id} is {job.status}, not a dead letter: nothing was changed")
+        settled = history.settle_dead_letter(
+            tx, job.id, job.round, state="replayed", reason=reason, actor=actor, now=now
+        )
+        if not settled:
+            raise Conflict(f"the dead letter of job {job.id} was closed by a person: nothing was changed")
+        reopened = moves.reopen(tx, job, self._afresh(tx, job, now, priority), now)
+        if reopened is None:
+            raise Conflict(f"job {job.id} changed in the meantime: nothing was changed")
+        detail: dict[str, object] = {"round": reopened.round}
+        history.add_events(
+            tx,
+            [Event(kind="replayed", actor=actor, at=now, job_id=job.id, reason=reason, detail=detail)],
+        )
+        wake.notify(tx)
+        return reopened
+
+    def _afresh(self, tx: Tx, job: Job, now: datetime, priority: int | None) -> dict[str, object]:
+        """The values of a new round. A deadline keeps its length: it counts from now, not from the first try."""
+        rank = job.priority if priority is None else priority
+        deadline = now + (job.deadline - job.created_at) if job.deadline else None
+        return {
+            "new_next_run_at": now,
+            "new_turn": claims.Turns(tx).next(job.type, job.user, rank),
+            "new_priority": rank,
+            "new_deadline": deadline,
+        }
+
+    def _locked(self, tx: Tx, job_id: str) -> Job:
+        job = moves.locked(tx, [job_id]).get(job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id}", hint="'aijobs inspect' lists the newest jobs")
+        return job
+
+
+def _lost(job: Job) -> Ended:
+    """The end of an attempt nobody saw the end of."""
+    return Ended(
+        job=job,
+        end=Lost(),
+        started_at=job.claimed_at or job.created_at,
+        worker=job.locked_by or "",
+        client_request_id=f"aijobs-{job.id}-{job.attempts}",
+    )

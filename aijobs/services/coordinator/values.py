@@ -1,0 +1,75 @@
+"""What goes into the coordinator and what comes back."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from aijobs.core.lifecycle import AttemptEnd, Move
+from aijobs.core.model import Job, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """A job that exists now. *duplicate*: its key was known; then *result* is filled if it has succeeded."""
+
+    job: Job
+    duplicate: bool = False
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """What a worker asks for: at most *slots* jobs to start and *resume_slots* to look at again."""
+
+    worker: str
+    slots: int
+    lease: timedelta
+    types: tuple[str, ...] | None = None  # None: every type of the configuration
+    resume_slots: int | None = None  # None: as many as slots
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job leased to the caller. *resume*: a provider works on it already; poll, don't submit."""
+
+    job: Job
+    payload: str
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """What became of the leases: *lost* ones belong to somebody else; *cancel* ones are asked to stop."""
+
+    lost: frozenset[str] = frozenset()
+    cancel: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How an attempt ended, as its worker saw it. The fence is that of *job* as it was claimed."""
+
+    job: Job
+    end: AttemptEnd
+    started_at: datetime
+    worker: str
+    client_request_id: str | None = None
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What was written. Not *applied*: the lease was lost, nothing was changed; *status* is the present one."""
+
+    job_id: str
+    applied: bool
+    move: Move | None = None
+    status: Status | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescue:
+    """What a repair found and did; with a preview *repaired* is 0."""
+
+    found: int = 0
+    repaired: int = 0
+    ids: tuple[str, ...] = ()

@@ -1,0 +1,211 @@
+"""What a claim reads: which jobs are ready, in whose turn, and what runs already.
+
+Only *ready* jobs are in the claim index: `turn` is null until a job is due. A turn is one more than the user's
+last waiting turn of that type and priority, and never less than the turn now being served; so a claim in order
+of (priority, turn) goes round the users, and its cost does not depend on how many jobs are delayed, paused or
+finished.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, or_, select, update
+
+from aijobs.core.limits import Candidate, Running
+from aijobs.core.model import Job, Status
+from aijobs.store.jobs import COLUMNS, job_from
+from aijobs.store.tables import jobs
+
+_c = jobs.c
+
+_DUE = (
+    select(_c.id, _c.type, _c.user, _c.priority)
+    .where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"))
+    .order_by(_c.next_run_at)
+    .limit(bindparam("limit"))
+    .with_for_update(skip_locked=True)
+)
+_PROMOTE = (
+    update(jobs)
+    .where(_c.id == bindparam("job_id"), _c.turn.is_(None), _c.next_run_at.is_not(None))
+    .values(turn=bindparam("new_turn"))
+)
+_USERS_LAST = (
+    select(func.max(_c.turn))
+    .where(
+        _c.type == bindparam("type"),
+        _c.user == bindparam("user"),
+        _c.priority == bindparam("priority"),
+        _c.turn.is_not(None),
+    )
+    .scalar_subquery()
+)
+_SERVED = (
+    select(_c.turn)
+    .where(_c.type == bindparam("type"), _c.priority == bindparam("priority"), _c.turn.is_not(None))
+    .order_by(_c.turn)
+    .limit(1)
+    .scalar_subquery()
+)
+_PLACE = select(_USERS_LAST, _SERVED)
+_HEAD = (
+    select(_c.id, _c.type, _c.user, _c.priority, _c.turn)
+    .where(
+        _c.type == bindparam("type"),
+        _c.turn.is_not(None),
+        or_(_c.deadline.is_(None), _c.deadline > bindparam("now")),
+    )
+    .order_by(_c.priority.desc(), _c.turn, _c.id)
+    .limit(bindparam("limit"))
+    .with_for_update(skip_locked=True)
+)
+_HEAD_OF_USER = _HEAD.where(_c.user == bindparam("user"))
+_NEXT_USER = (
+    select(func.min(_c.user))
+    .where(_c.type == bindparam("type"), _c.user > bindparam("after"), _c.turn.is_not(None))
+    .scalar_subquery()
+)
+_ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
+_RUNNING = (
+    select(_c.type, _c.user, _c.provider, func.count())
+    .where(_c.status == Status.PROCESSING.value)
+    .group_by(_c.type, _c.user, _c.provider)
+)
+_PARKED = (
+    select(*COLUMNS)
+    .where(
+        _c.status == Status.PROCESSING.value,
+        _c.locked_until <= bindparam("now"),
+        _c.provider_job_id.is_not(None),
+        _c.type.in_(bindparam("types", expanding=True)),
+    )
+    .order_by(_c.locked_until)
+    .limit(bindparam("limit"))
+    .with_for_update(skip_locked=True)
+)
+_EXPIRED = (
+    select(*COLUMNS)
+    .where(
+        _c.status == Status.PROCESSING.value,
+        _c.locked_until <= bindparam("now"),
+        _c.provider_job_id.is_(None),
+    )
+    .order_by(_c.locked_until)
+    .limit(bindparam("limit"))
+)
+_OVERDUE = (
+    select(*COLUMNS)
+    .where(_c.deadline <= bindparam("now"), _c.next_run_at.is_not(None))
+    .order_by(_c.deadline)
+    .limit(bindparam("limit"))
+)
+_EXPIRED_LOCKED = _EXPIRED.with_for_update(skip_locked=True)
+_OVERDUE_LOCKED = _OVERDUE.with_for_update(skip_locked=True)
+_LOCK = select(func.pg_advisory_xact_lock(0x61696A6F6273))  # "aijobs" in ASCII
+_NEXT_DUE = select(func.min(_c.next_run_at)).where(_c.turn.is_(None), _c.next_run_at.is_not(None))
+
+
+class Turns:
+    """Hands out turns to jobs that become ready in one transaction: one look a (type, user, priority)."""
+
+    def __init__(self, tx: Connection) -> None:
+        self._tx = tx
+        self._last: dict[tuple[str, str, int], int] = {}
+
+    def next(self, type_name: str, user: str, priority: int) -> int:
+        """The turn of the next job of this user to become ready."""
+        place = (type_name, user, priority)
+        last = self._last.get(place)
+        if last is None:
+            values = {"type": type_name, "user": user, "priority": priority}
+            users_last, served = self._tx.execute(_PLACE, values).one()
+            last = max(users_last or 0, (served or 1) - 1)
+        self._last[place] = last + 1
+        return last + 1
+
+
+def promote(tx: Connection, now: datetime, limit: int) -> int:
+    """Give a turn to at most *limit* jobs that have become due; how many there were."""
+    due = tx.execute(_DUE, {"now": now, "limit": limit}).all()
+    if due:
+        turns = Turns(tx)
+        tx.execute(_PROMOTE, [{"job_id": row[0], "new_turn": turns.next(*row[1:])} for row in due])
+    return len(due)
+
+
+def head(tx: Connection, type_name: str, now: datetime, limit: int) -> list[Candidate]:
+    """The first *limit* ready jobs of a type in the order of their turns."""
+    values = {"type": type_name, "now": now, "limit": limit}
+    return [Candidate(*row) for row in tx.execute(_HEAD, values)]
+
+
+def head_above(tx: Connection, type_name: str, now: datetime, limit: int, priority: int) -> list[Candidate]:
+    """As `head`, of the jobs that have at least *priority*."""
+    values = {"type": type_name, "now": now, "limit": limit, "above": priority}
+    return [Candidate(*row) for row in tx.execute(_ABOVE, values)]
+
+
+def heads_of_users(
+    tx: Connection, type_name: str, now: datetime, users: Iterable[str], limit: int
+) -> list[Candidate]:
+    """The first *limit* ready jobs of each of *users*."""
+    found: list[Candidate] = []
+    for user in users:
+        values = {"type": type_name, "now": now, "limit": limit, "user": user}
+        found += [Candidate(*row) for row in tx.execute(_HEAD_OF_USER, values)]
+    return found
+
+
+def waiting_users(tx: Connection, type_name: str, after: str, limit: int) -> list[str]:
+    """The next *limit* users, in text order after *after*, that have a ready job of the type.
+
+    A loose index scan: one probe a user, however many jobs each has.
+    """
+    walk = select(_NEXT_USER.label("user")).cte("walk", recursive=True)
+    step = (
+        select(func.min(_c.user))
+        .where(_c.type == bindparam("type"), _c.user > walk.c.user, _c.turn.is_not(None))
+        .scalar_subquery()
+    )
+    walk = walk.union_all(select(step).where(walk.c.user.is_not(None)))
+    query = select(walk.c.user).where(walk.c.user.is_not(None)).limit(limit)
+    return list(tx.execute(query, {"type": type_name, "after": after}).scalars())
+
+
+def running(tx: Connection) -> list[Running]:
+    """What runs now, by type, user and provider; an expired lease counts until it is found lost."""
+    return [Running(*row) for row in tx.execute(_RUNNING)]
+
+
+def parked_due(tx: Connection, now: datetime, types: Sequence[str], limit: int) -> list[Job]:
+    """Jobs that a provider works on and whose next poll is due, the longest overdue first; locked."""
+    values = {"now": now, "types": list(types), "limit": limit}
+    return [job_from(row) for row in tx.execute(_PARKED, values)]
+
+
+def expired(tx: Connection, now: datetime, limit: int, *, lock: bool) -> list[Job]:
+    """Jobs whose lease ran out with nothing to poll: their worker crashed, hung or lost the store."""
+    query = _EXPIRED_LOCKED if lock else _EXPIRED
+    return [job_from(row) for row in tx.execute(query, {"now": now, "limit": limit})]
+
+
+def overdue(tx: Connection, now: datetime, limit: int, *, lock: bool) -> list[Job]:
+    """Jobs whose deadline passed while they waited."""
+    query = _OVERDUE_LOCKED if lock else _OVERDUE
+    return [job_from(row) for row in tx.execute(query, {"now": now, "limit": limit})]
+
+
+def next_due(tx: Connection) -> datetime | None:
+    """When the next delayed job or retry becomes due, of any type; None when none waits for its time."""
+    value: Any = tx.execute(_NEXT_DUE).scalar()
+    return value if isinstance(value, datetime) or value is None else datetime.fromisoformat(value)
+
+
+def lock(tx: Connection) -> None:
+    """Be the only one to claim until the transaction ends, so that two workers cannot both take the last slot.
+
+    SQLite has one writer anyway: its transaction began with BEGIN IMMEDIATE.
+    """
+    if tx.dialect.name == "postgresql":
+        tx.execute(_LOCK)

@@ -1,0 +1,149 @@
+"""Reading jobs and everything that hangs on them. Nothing here changes a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select
+
+from aijobs.core.model import Event, Execution, Job, Outcome, Status
+from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, jobs, notifications
+
+COLUMNS = tuple(jobs.c[field.name] for field in fields(Job))
+"""The columns of a Job, in field order; bodies (input, result) are never among them."""
+
+_EXECUTION_NAMES = tuple(field.name for field in fields(Execution))
+
+
+def job_from(row: Row[Any] | Sequence[Any]) -> Job:
+    """A Job from a row of COLUMNS."""
+    return Job(*row[:4], Status(row[4]), *row[5:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which jobs; what is None does not restrict. Text is compared as it stands: no wildcards."""
+
+    statuses: tuple[Status, ...] = ()
+    type: str | None = None
+    user: str | None = None
+    key: str | None = None
+    error_class: str | None = None
+    schedule: str | None = None
+    since: datetime | None = None  # created at or after
+    until: datetime | None = None  # created before
+
+    def clauses(self) -> list[ColumnElement[bool]]:
+        """The conditions, to be joined by AND."""
+        c = jobs.c
+        wanted: list[tuple[object, ColumnElement[bool]]] = [
+            (self.statuses or None, c.status.in_(self.statuses)),
+            (self.type, c.type == self.type),
+            (self.user, c.user == self.user),
+            (self.key, c.key == self.key),
+            (self.error_class, c.last_error_class == self.error_class),
+            (self.schedule, c.schedule == self.schedule),
+            (self.since, c.created_at >= self.since),
+            (self.until, c.created_at < self.until),
+        ]
+        return [clause for value, clause in wanted if value is not None]
+
+
+_GET = select(*COLUMNS).where(jobs.c.id == bindparam("job_id"))
+_PAYLOAD = select(job_inputs.c.payload).where(job_inputs.c.job_id == bindparam("job_id"))
+_PAYLOADS = select(job_inputs.c.job_id, job_inputs.c.payload).where(
+    job_inputs.c.job_id.in_(bindparam("job_ids", expanding=True))
+)
+_RESULT = select(job_results.c.result).where(job_results.c.job_id == bindparam("job_id"))
+_EXECUTIONS = (
+    select(*executions.c)
+    .where(executions.c.job_id == bindparam("job_id"))
+    .order_by(executions.c.fence, executions.c.shadow)
+)
+_EVENTS = select(events).where(events.c.job_id == bindparam("job_id")).order_by(events.c.id)
+_NOTIFICATIONS = (
+    select(notifications).where(notifications.c.job_id == bindparam("job_id")).order_by(notifications.c.round)
+)
+_DEAD = (
+    select(dead_letters).where(dead_letters.c.job_id == bindparam("job_id")).order_by(dead_letters.c.round)
+)
+_COUNTS = select(jobs.c.type, jobs.c.status, func.count()).group_by(jobs.c.type, jobs.c.status)
+
+
+def get(tx: Connection, job_id: str) -> Job | None:
+    """The job of that id, or None."""
+    row = tx.execute(_GET, {"job_id": job_id}).first()
+    return job_from(row) if row else None
+
+
+def page(tx: Connection, wanted: Filter, limit: int, after: str | None = None) -> list[Job]:
+    """At most *limit* jobs, newest first, older than the cursor *after* (a job id)."""
+    query = select(*COLUMNS).where(*wanted.clauses()).order_by(jobs.c.id.desc()).limit(limit)
+    if after is not None:
+        query = query.where(jobs.c.id < after)
+    return [job_from(row) for row in tx.execute(query)]
+
+
+def payload_of(tx: Connection, job_id: str) -> str | None:
+    """The input as JSON text; None once retention has dropped it."""
+    return tx.execute(_PAYLOAD, {"job_id": job_id}).scalar()
+
+
+def payloads_of(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
+    """The inputs of several jobs, by job id."""
+    return dict(tx.execute(_PAYLOADS, {"job_ids": job_ids}).tuples().all())
+
+
+def result_of(tx: Connection, job_id: str) -> str | None:
+    """The result as JSON text, or None."""
+    return tx.execute(_RESULT, {"job_id": job_id}).scalar()
+
+
+def executions_of(tx: Connection, job_id: str) -> list[Execution]:
+    """Every attempt of every round, in the order they were claimed."""
+    return [_execution(row) for row in tx.execute(_EXECUTIONS, {"job_id": job_id})]
+
+
+def events_of(tx: Connection, job_id: str) -> list[dict[str, Any]]:
+    """The events of a job, oldest first, as mappings of the table's columns."""
+    return [dict(row._mapping) for row in tx.execute(_EVENTS, {"job_id": job_id})]
+
+
+def notifications_of(tx: Connection, job_id: str) -> list[dict[str, Any]]:
+    """The outgoing notifications of a job, as mappings of the table's columns."""
+    return [dict(row._mapping) for row in tx.execute(_NOTIFICATIONS, {"job_id": job_id})]
+
+
+def dead_letters_of(tx: Connection, job_id: str) -> list[dict[str, Any]]:
+    """Every time the job died, oldest first, as mappings of the table's columns."""
+    return [dict(row._mapping) for row in tx.execute(_DEAD, {"job_id": job_id})]
+
+
+def counts(tx: Connection) -> dict[tuple[str, Status], int]:
+    """How many jobs there are of each (type, status)."""
+    return {(type_name, Status(status)): count for type_name, status, count in tx.execute(_COUNTS)}
+
+
+def _execution(row: Row[Any]) -> Execution:
+    values = dict(zip(_EXECUTION_NAMES, row, strict=True))
+    values["outcome"] = Outcome(values["outcome"])
+    return Execution(**values)
+
+
+__all__ = [
+    "COLUMNS",
+    "Event",
+    "Filter",
+    "counts",
+    "dead_letters_of",
+    "events_of",
+    "executions_of",
+    "get",
+    "job_from",
+    "notifications_of",
+    "page",
+    "payload_of",
+    "payloads_of",
+    "result_of",
+]

@@ -1,0 +1,275 @@
+"""The statements that write `jobs.status`. Only the coordinator may call them.
+
+Each names the id, the expected status and, for a job that runs, the fence; how many rows matched comes back,
+and the coordinator never ignores it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from aijobs.core.model import Job, Status
+from aijobs.store.jobs import COLUMNS, job_from
+from aijobs.store.tables import jobs
+
+_c = jobs.c
+_PROCESSING = Status.PROCESSING.value
+_PENDING = Status.PENDING.value
+_FAILED = Status.FAILED.value
+_DEAD = Status.DEAD_LETTER.value
+_CANCELLED = Status.CANCELLED.value
+
+_ON_KEY = {
+    "index_elements": [_c.user, _c.type, _c.key],
+    "index_where": _c.key.is_not(None) & _c.key_released_at.is_(None),
+}
+_CREATE = {
+    "sqlite": sqlite.insert(jobs).on_conflict_do_nothing(**_ON_KEY),
+    "postgresql": postgresql.insert(jobs).on_conflict_do_nothing(**_ON_KEY),
+}
+_CREATE_UNKEYED = insert(jobs)
+
+_LOCKED = select(*COLUMNS).where(_c.id.in_(bindparam("job_ids", expanding=True))).with_for_update()
+_BY_KEY = select(*COLUMNS).where(
+    tuple_(_c.user, _c.type, _c.key).in_(bindparam("keys", expanding=True)),
+    _c.key.is_not(None),
+    _c.key_released_at.is_(None),
+)
+_RELEASE_KEY = (
+    update(jobs)
+    .where(_c.id == bindparam("job_id"), _c.key_released_at.is_(None), _c.key_expires_at <= bindparam("now"))
+    .values(key_released_at=bindparam("now"))
+)
+
+_CLAIM = (
+    update(jobs)
+    .where(
+        _c.id.in_(bindparam("job_ids", expanding=True)),
+        _c.status.in_((_PENDING, _FAILED)),
+        _c.turn.is_not(None),
+    )
+    .values(
+        status=_PROCESSING,
+        attempts=_c.attempts + 1,
+        lock_token=_c.lock_token + 1,
+        locked_until=bindparam("lease_until"),
+        locked_by=bindparam("worker"),
+        claimed_at=bindparam("now"),
+        updated_at=bindparam("now"),
+        next_run_at=None,
+        turn=None,
+        provider=bindparam("claim_provider"),
+        model=bindparam("claim_model"),
+    )
+    .returning(*COLUMNS)
+)
+_RESUME = (
+    update(jobs)
+    .where(
+        _c.id.in_(bindparam("job_ids", expanding=True)),
+        _c.status == _PROCESSING,
+        _c.locked_until <= bindparam("now"),
+        _c.provider_job_id.is_not(None),
+    )
+    .values(
+        lock_token=_c.lock_token + 1,
+        locked_until=bindparam("lease_until"),
+        locked_by=bindparam("worker"),
+        parked_at=None,
+        updated_at=bindparam("now"),
+    )
+    .returning(*COLUMNS)
+)
+_RENEW = (
+    update(jobs)
+    .where(
+        tuple_(_c.id, _c.lock_token).in_(bindparam("leases", expanding=True)),
+        _c.status == _PROCESSING,
+        _c.parked_at.is_(None),
+    )
+    .values(locked_until=bindparam("lease_until"))
+    .returning(_c.id, _c.cancel_requested_at)
+)
+_GUARD = (
+    _c.id == bindparam("job_id"),
+    _c.status == bindparam("from_status"),
+    _c.lock_token == bindparam("fence"),
+)
+_SAVE_PROVIDER_JOB = (
+    update(jobs)
+    .where(*_GUARD)
+    .values(provider_job_id=bindparam("new_provider_job_id"), updated_at=bindparam("now"))
+)
+_NOT_RUNNING: dict[str, Any] = {
+    "locked_until": None,
+    "locked_by": None,
+    "claimed_at": None,
+    "parked_at": None,
+    "turn": None,
+}
+_SUCCEED = (
+    update(jobs)
+    .where(*_GUARD)
+    .values(
+        status=Status.SUCCEEDED.value,
+        finished_at=bindparam("now"),
+        updated_at=bindparam("now"),
+        next_run_at=None,
+        **_NOT_RUNNING,
+    )
+)
+_MOVE = (
+    update(jobs)
+    .where(*_GUARD)
+    .values(
+        status=bindparam("to_status"),
+        attempts=bindparam("new_attempts"),
+        deferrals=bindparam("new_deferrals"),
+        next_run_at=bindparam("new_next_run_at"),
+        hold_reason=bindparam("new_hold_reason"),
+        provider_job_id=bindparam("new_provider_job_id"),
+        last_error_class=bindparam("new_error_class"),
+        last_error_code=bindparam("new_error_code"),
+        last_error_message=bindparam("new_error_message"),
+        finished_at=bindparam("new_finished_at"),
+        updated_at=bindparam("now"),
+        **_NOT_RUNNING,
+    )
+)
+_PARK = (
+    update(jobs)
+    .where(*_GUARD)
+    .values(
+        locked_until=bindparam("new_locked_until"),
+        parked_at=bindparam("now"),
+        provider_job_id=bindparam("new_provider_job_id"),
+        updated_at=bindparam("now"),
+    )
+)
+_ASK_TO_CANCEL = (
+    update(jobs)
+    .where(*_GUARD)
+    .values(
+        cancel_requested_at=bindparam("now"),
+        locked_until=bindparam("new_locked_until"),
+        updated_at=bindparam("now"),
+    )
+)
+_REOPEN = (
+    update(jobs)
+    .where(_c.id == bindparam("job_id"), _c.status == _DEAD, _c.round == bindparam("dead_round"))
+    .values(
+        status=_PENDING,
+        round=_c.round + 1,
+        attempts=0,
+        deferrals=0,
+        next_run_at=bindparam("new_next_run_at"),
+        turn=bindparam("new_turn"),
+        priority=bindparam("new_priority"),
+        deadline=bindparam("new_deadline"),
+        provider_job_id=None,
+        cancel_requested_at=None,
+        finished_at=None,
+        updated_at=bindparam("now"),
+    )
+    .returning(*COLUMNS)
+)
+_UNHOLD = (
+    update(jobs)
+    .where(_c.id == bindparam("job_id"), _c.status == _FAILED, _c.hold_reason.is_not(None))
+    .values(hold_reason=None, next_run_at=bindparam("now"), updated_at=bindparam("now"))
+    .returning(*COLUMNS)
+)
+
+
+def create(tx: Connection, rows: Sequence[Mapping[str, object]]) -> int:
+    """Insert jobs; those whose idempotency key is taken are left out. How many went in."""
+    keyed = any(row["key"] is not None for row in rows)
+    statement = _CREATE[tx.dialect.name] if keyed else _CREATE_UNKEYED
+    return tx.execute(statement, list(rows)).rowcount
+
+
+def locked(tx: Connection, job_ids: Sequence[str]) -> dict[str, Job]:
+    """The jobs as they are now, by id, locked until the transaction ends."""
+    return {row[0]: job_from(row) for row in tx.execute(_LOCKED, {"job_ids": sorted(job_ids)})}
+
+
+def by_key(tx: Connection, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Job]:
+    """The jobs that hold these (user, type, key), by that triple."""
+    found = (job_from(row) for row in tx.execute(_BY_KEY, {"keys": list(keys)}))
+    return {(job.user, job.type, job.key or ""): job for job in found}
+
+
+def release_keys(tx: Connection, job_ids: Sequence[str], now: datetime) -> None:
+    """Free the idempotency keys of jobs whose key has outlived its time."""
+    tx.execute(_RELEASE_KEY, [{"job_id": job_id, "now": now} for job_id in job_ids])
+
+
+def claim(
+    tx: Connection, job_ids: Sequence[str], worker: str, now: datetime, lease: timedelta, provider: str,
+    model: str | None,
+) -> list[Job]:  # fmt: skip
+    """Lease ready jobs of one provider and model to *worker*; those that were still ready come back."""
+    values = {
+        "job_ids": list(job_ids), "worker": worker, "now": now, "lease_until": now + lease,
+        "claim_provider": provider, "claim_model": model,
+    }  # fmt: skip
+    return [job_from(row) for row in tx.execute(_CLAIM, values)]
+
+
+def resume(tx: Connection, job_ids: Sequence[str], worker: str, now: datetime, lease: timedelta) -> list[Job]:
+    """Lease parked jobs whose poll is due to *worker*."""
+    values = {"job_ids": list(job_ids), "worker": worker, "now": now, "lease_until": now + lease}
+    return [job_from(row) for row in tx.execute(_RESUME, values)]
+
+
+def renew(tx: Connection, leases: Sequence[tuple[str, int]], until: datetime) -> dict[str, datetime | None]:
+    """Extend leases held by (id, fence); those still held come back, with when a cancel was asked for."""
+    rows = tx.execute(_RENEW, {"leases": list(leases), "lease_until": until})
+    return {row[0]: row[1] for row in rows}
+
+
+def save_provider_job(tx: Connection, job: Job, provider_job_id: str, now: datetime) -> bool:
+    """Note what the provider calls the running job; False when the lease is lost."""
+    values = _guard(job) | {"new_provider_job_id": provider_job_id, "now": now}
+    return tx.execute(_SAVE_PROVIDER_JOB, values).rowcount == 1
+
+
+def succeed(tx: Connection, found: Sequence[Job], now: datetime) -> int:
+    """Running jobs become succeeded; how many rows matched."""
+    return tx.execute(_SUCCEED, [_guard(job) | {"now": now} for job in found]).rowcount
+
+
+def move(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now: datetime) -> int:
+    """Jobs leave their present status with the given new values; how many rows matched."""
+    return tx.execute(_MOVE, [_guard(job) | dict(values) | {"now": now} for job, values in found]).rowcount
+
+
+def park(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now: datetime) -> int:
+    """Running jobs are left to their provider until the next poll; how many rows matched."""
+    return tx.execute(_PARK, [_guard(job) | dict(values) | {"now": now} for job, values in found]).rowcount
+
+
+def ask_to_cancel(tx: Connection, job: Job, now: datetime) -> int:
+    """Mark a running job to be cancelled; a parked one is due for its next look at once."""
+    until = min(now, job.locked_until or now) if job.parked_at else job.locked_until
+    return tx.execute(_ASK_TO_CANCEL, _guard(job) | {"now": now, "new_locked_until": until}).rowcount
+
+
+def reopen(tx: Connection, job: Job, values: Mapping[str, object], now: datetime) -> Job | None:
+    """A dead letter becomes pending again, in a new round; None when it is no longer that dead letter."""
+    row = tx.execute(_REOPEN, {"job_id": job.id, "dead_round": job.round, "now": now, **values}).first()
+    return job_from(row) if row else None
+
+
+def unhold(tx: Connection, job_id: str, now: datetime) -> Job | None:
+    """A held job may be tried again; None when it is not held."""
+    row = tx.execute(_UNHOLD, {"job_id": job_id, "now": now}).first()
+    return job_from(row) if row else None
+
+
+def _guard(job: Job) -> dict[str, object]:
+    return {"job_id": job.id, "from_status": job.status.value, "fence": job.lock_token}
