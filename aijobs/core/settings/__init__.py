@@ -1,0 +1,223 @@
+"""The configuration as one frozen value. `Settings()` works without a file; `core/config.py` reads one.
+
+Every default stands here and nowhere else. Durations are `timedelta`, secrets hide themselves, and a name that
+is not there raises NotFound with the nearest one that is.
+"""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+from urllib.parse import unquote
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, SecretStr, model_validator
+
+from aijobs import __version__
+from aijobs.core.errors import NotFound
+from aijobs.core.settings.alerts import AlertRule, AlertSettings
+from aijobs.core.settings.fields import MASK, Name, Section
+from aijobs.core.settings.jobs import BackgroundSettings, FallbackSettings, ShadowSettings, TypeSettings
+from aijobs.core.settings.notify import NotifySettings
+from aijobs.core.settings.providers import BreakerSettings, Kind, ProviderSettings
+from aijobs.core.settings.references import broken_references
+from aijobs.core.settings.retry import NEVER, ClassRetry, RetryBudget, RetrySettings
+from aijobs.core.settings.running import (
+    Concurrency,
+    KeySettings,
+    Price,
+    RetentionSettings,
+    SizeLimits,
+    TimeoutSettings,
+    WorkerSettings,
+)
+from aijobs.core.settings.schedules import ScheduleSettings
+from aijobs.core.settings.url import database_password, hide_password
+
+__all__ = [
+    "DEFAULT_DATABASE",
+    "NEVER",
+    "AlertRule",
+    "AlertSettings",
+    "BackgroundSettings",
+    "BreakerSettings",
+    "ClassRetry",
+    "Concurrency",
+    "FallbackSettings",
+    "KeySettings",
+    "Kind",
+    "NotifySettings",
+    "Price",
+    "ProviderSettings",
+    "RetentionSettings",
+    "RetryBudget",
+    "RetrySettings",
+    "ScheduleSettings",
+    "Settings",
+    "ShadowSettings",
+    "SizeLimits",
+    "TimeoutSettings",
+    "TypeSettings",
+    "WorkerSettings",
+    "closest",
+]
+
+DEFAULT_DATABASE = "sqlite:///aijobs.db"
+BUILT_IN: Mapping[str, Mapping[str, Any]] = {
+    "providers": {"simulator": {"kind": "simulator"}},
+    "types": {"demo": {"provider": "simulator", "tier": "simple"}},
+}
+"""What is there with no file at all; a file that uses the same name replaces it."""
+
+T = TypeVar("T")
+
+
+def closest(name: str, names: Iterator[str] | Mapping[str, Any]) -> str | None:
+    """Which of *names* a person who typed *name* may have meant."""
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def _priced(value: object) -> object:
+    return [value] if isinstance(value, Mapping | Price) else value
+
+
+Prices = Annotated[tuple[Price, ...], BeforeValidator(_priced)]
+DatabaseUrl = Annotated[
+    str, Field(min_length=1), PlainSerializer(hide_password, return_type=str, when_used="json")
+]
+
+
+class Settings(Section):
+    """All of it."""
+
+    database: Annotated[
+        DatabaseUrl, Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME", repr=False)
+    ] = DEFAULT_DATABASE
+    concurrency: Annotated[Concurrency, Field(description="limits over everything")] = Concurrency()
+    worker: Annotated[WorkerSettings, Field(description="a worker process")] = WorkerSettings()
+    providers: Annotated[dict[Name, ProviderSettings], Field(description="by name", default_factory=dict)]
+    types: Annotated[dict[Name, TypeSettings], Field(description="job types, by name", default_factory=dict)]
+    retry: Annotated[RetrySettings, Field(description="what is tried again, by error class")] = (
+        RetrySettings()
+    )
+    schedules: Annotated[dict[Name, ScheduleSettings], Field(description="by name", default_factory=dict)]
+    notify: Annotated[dict[Name, NotifySettings], Field(description="targets, by name", default_factory=dict)]
+    timeouts: Annotated[TimeoutSettings, Field(description="budgets of time")] = TimeoutSettings()
+    keys: Annotated[KeySettings, Field(description="idempotency keys")] = KeySettings()
+    limits: Annotated[SizeLimits, Field(description="sizes")] = SizeLimits()
+    alerts: Annotated[AlertSettings, Field(description="when to raise an alarm")] = AlertSettings()
+    retention: Annotated[RetentionSettings, Field(description="how long things are kept")] = (
+        RetentionSettings()
+    )
+    prices: Annotated[
+        dict[str, Prices], Field(description="by model; one price or several", default_factory=dict)
+    ]
+
+    _source: Path | None = PrivateAttr(default=None)
+    _code_versions: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_built_in(cls, data: object) -> object:
+        if not isinstance(data, Mapping):
+            return data
+        merged = dict(data)
+        for section, entries in BUILT_IN.items():
+            given = merged.get(section)
+            if given is None or isinstance(given, Mapping):
+                merged[section] = {**entries, **(given or {})}
+        return merged
+
+    @model_validator(mode="after")
+    def _refers_to_what_is_there(self) -> Self:
+        broken = next(iter(broken_references(self.model_dump())), None)
+        if broken:
+            raise ValueError(f"{'.'.join(map(str, broken.path))}: {broken.message}")
+        return self
+
+    @property
+    def source(self) -> Path | None:
+        """The file this was read from; None when there was none."""
+        return self._source
+
+    def read_from(self, source: Path | None) -> Self:
+        """Note the file this was read from."""
+        self._source = source
+        return self
+
+    def type(self, name: str) -> TypeSettings:
+        """The job type *name*. NotFound if there is none."""
+        return _named(self.types, name, what="job type", section="types")
+
+    def provider(self, name: str) -> ProviderSettings:
+        """The provider *name*. NotFound if there is none."""
+        return _named(self.providers, name, what="provider", section="providers")
+
+    def schedule(self, name: str) -> ScheduleSettings:
+        """The schedule *name*. NotFound if there is none."""
+        return _named(self.schedules, name, what="schedule", section="schedules")
+
+    def target(self, name: str) -> NotifySettings:
+        """The notification target *name*. NotFound if there is none."""
+        return _named(self.notify, name, what="notification target", section="notify")
+
+    def tier_timeout(self, name: str) -> timedelta:
+        """How long one call of job type *name* may take by its tier alone."""
+        tiers = self.timeouts.tiers
+        by_name: dict[str, timedelta] = {
+            "simple": tiers.simple,
+            "medium": tiers.medium,
+            "complex": tiers.complex,
+        }
+        return by_name[self.type(name).tier]
+
+    def key_ttl(self, name: str) -> timedelta:
+        """How long an idempotency key of job type *name* is remembered."""
+        return self.type(name).key_ttl or self.keys.ttl
+
+    def price(self, model: str, at: datetime) -> Price | None:
+        """The price of *model* in force at *at* (UTC), or None when no price is configured for then."""
+        day = at.date()
+        valid = [price for price in self.prices.get(model, ()) if price.since is None or price.since <= day]
+        return max(valid, key=lambda price: (price.since is not None, price.since or day), default=None)
+
+    def code_version(self, name: str) -> str:
+        """The version that job type *name* runs under: its own or ours, and a hash of all its settings."""
+        known = self._code_versions.get(name)
+        if known is None:
+            settings = self.type(name)
+            text = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+            known = self._code_versions[name] = f"{settings.version or __version__}+{digest}"
+        return known
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret value in here, for whoever has to keep them out of what is written."""
+        found = {secret.get_secret_value() for part in self._parts() for secret in _secrets_in(part)}
+        password = database_password(self.database)
+        if password:
+            found |= {password, unquote(password)}
+        return tuple(sorted(found))
+
+    def _parts(self) -> Iterator[Section]:
+        yield from self.providers.values()
+        yield from self.notify.values()
+
+
+def _secrets_in(part: Section) -> Iterator[SecretStr]:
+    for _, value in part:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        yield from (one for one in inner if isinstance(one, SecretStr))
+
+
+def _named(entries: Mapping[str, T], name: str, *, what: str, section: str) -> T:
+    try:
+        return entries[name]
+    except KeyError:
+        near = closest(name, entries)
+        known = ", ".join(sorted(entries)) or "none"
+        hint = f"did you mean {near!r}?" if near else f"there are: {known} (section {section})"
+        raise NotFound(f"no {what} named {name!r}", hint=hint) from None

@@ -1,0 +1,186 @@
+"""The providers: where calls go, with which credentials, how many at once, and when to stop asking."""
+
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from aijobs.core.settings.fields import (
+    BaseUrl,
+    CallablePath,
+    Count,
+    Duration,
+    Flag,
+    HeaderName,
+    HeaderText,
+    HeaderValue,
+    Interval,
+    Pattern,
+    RateField,
+    Secret,
+    Section,
+    SigningSecrets,
+    Size,
+    Slots,
+    Text,
+    Wait,
+)
+
+
+class Kind(StrEnum):
+    """Which language a provider speaks."""
+
+    OPENAI_RESPONSES = "openai-responses"
+    OPENAI_CHAT = "openai-chat"
+    ANTHROPIC = "anthropic"
+    HTTP = "http"
+    PYTHON = "python"
+    SIMULATOR = "simulator"
+
+
+_K = Kind
+_MODELS = frozenset({_K.OPENAI_RESPONSES, _K.OPENAI_CHAT, _K.ANTHROPIC})
+_REMOTE = _MODELS | {_K.HTTP}
+_OPENAI = frozenset({_K.OPENAI_RESPONSES, _K.OPENAI_CHAT})
+_ONLY_FOR = MappingProxyType(
+    {
+        "base_url": _REMOTE | {_K.SIMULATOR},
+        "api_key": _REMOTE | {_K.SIMULATOR},
+        "auth_header": _REMOTE,
+        "webhook_secret": _REMOTE | {_K.SIMULATOR},
+        "organization": _OPENAI,
+        "project": _OPENAI,
+        "headers": _REMOTE,
+        "anthropic_version": frozenset({_K.ANTHROPIC}),
+        "supports_background": frozenset({_K.OPENAI_RESPONSES, _K.SIMULATOR}),
+        "connect_timeout": _REMOTE,
+        "method": frozenset({_K.HTTP}),
+        "path": frozenset({_K.HTTP}),
+        "body": frozenset({_K.HTTP}),
+        "result": frozenset({_K.HTTP}),
+        "idempotency_header": _REMOTE,
+        "callable": frozenset({_K.PYTHON}),
+        "fault": frozenset({_K.SIMULATOR}),
+        "latency": frozenset({_K.SIMULATOR}),
+    }
+)
+"""A key that means nothing to a kind is refused there, so that nobody believes it does something."""
+
+BASE_URLS = MappingProxyType(
+    {
+        _K.OPENAI_RESPONSES: "https://api.openai.com/v1",
+        _K.OPENAI_CHAT: "https://api.openai.com/v1",
+        _K.ANTHROPIC: "https://api.anthropic.com/v1",
+    }
+)
+"""Where a kind lives when the file names no `base_url`; paths like `/responses` or `/messages` are added."""
+
+
+class BreakerSettings(Section):
+    """When a provider that keeps failing is left alone, and how calls come back."""
+
+    failures: Annotated[Count, Field(description="failures within the span that open it")] = 5
+    within: Annotated[Interval, Field(description="the span in which they count")] = timedelta(seconds=60)
+    open_for: Annotated[Interval, Field(description="how long nothing is sent")] = timedelta(seconds=30)
+    trials: Annotated[Count, Field(description="trial calls at once afterwards, over all workers")] = 1
+    ramp: Annotated[
+        tuple[Count, ...], Field(description="calls at once on the way back; then the provider's own limit")
+    ] = (1, 2, 5, 10, 25)
+
+    @field_validator("ramp")
+    @classmethod
+    def _ramp_rises(cls, ramp: tuple[int, ...]) -> tuple[int, ...]:
+        if list(ramp) != sorted(set(ramp)):
+            raise ValueError("must rise from step to step")
+        return ramp
+
+
+class ProviderSettings(Section):
+    """One provider. Which of these keys apply depends on its kind."""
+
+    kind: Annotated[Kind, Field(description="which language it speaks")]
+    base_url: Annotated[BaseUrl | None, Field(description="where it is; each hosted kind knows its own")] = (
+        None
+    )
+    api_key: Annotated[Secret | None, Field(description="credential, by ${NAME} or file:PATH only")] = None
+    auth_header: Annotated[
+        HeaderName | None,
+        Field(
+            description="header of the credential, sent bare; default Authorization: Bearer (anthropic: x-api-key)"
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        SigningSecrets, Field(description="what signs its webhooks; a list while it is rotated")
+    ] = ()
+    webhook_tolerance: Annotated[Interval, Field(description="how old a delivery may be")] = timedelta(
+        minutes=5
+    )
+    organization: Annotated[HeaderText | None, Field(description="OpenAI-Organization")] = None
+    project: Annotated[HeaderText | None, Field(description="OpenAI-Project")] = None
+    headers: Annotated[
+        dict[HeaderName, HeaderValue],
+        Field(description="more request headers; never shown", default_factory=dict),
+    ]
+    anthropic_version: Annotated[HeaderText, Field(description="anthropic-version")] = "2023-06-01"
+    concurrency: Annotated[Slots | None, Field(description="calls at once over all workers; 0 pauses")] = None
+    rate: Annotated[RateField | None, Field(description="starts over time, over all workers")] = None
+    breaker: Annotated[BreakerSettings, Field(description="when it is left alone")] = BreakerSettings()
+    quota_patterns: Annotated[
+        tuple[Pattern, ...] | None,
+        Field(
+            description="regular expressions over error code and message that mean money ran out; [] for none"
+        ),
+    ] = None
+    supports_background: Annotated[
+        Flag | None, Field(description="whether types may use background mode; default by kind")
+    ] = None
+    connect_timeout: Annotated[Duration, Field(description="until the connection stands")] = timedelta(
+        seconds=10
+    )
+    max_response_bytes: Annotated[Size, Field(description="a longer answer is refused")] = 16 << 20
+    idempotency_header: Annotated[
+        HeaderName | None, Field(description="header that carries the idempotency key; default by kind")
+    ] = None
+    method: Annotated[Literal["POST", "PUT", "PATCH", "GET"], Field(description="http: request method")] = (
+        "POST"
+    )
+    path: Annotated[str, Field(description="http: added to base_url", max_length=1000)] = ""
+    body: Annotated[
+        Literal["input", "prompt", "envelope"],
+        Field(description="http: send the input, {prompt}, or {job, type, attempt, input, prompt}"),
+    ] = "input"
+    result: Annotated[
+        str,
+        Field(description="http: where the result is in the answer (data.items.0.text); empty: all of it"),
+    ] = ""
+    callable: Annotated[CallablePath | None, Field(description="python: package.module:function")] = None
+    fault: Annotated[Text | None, Field(description="simulator: what goes wrong, as in PROVIDER_FAULT")] = (
+        None
+    )
+    latency: Annotated[Wait, Field(description="simulator: how long a call takes")] = timedelta(0)
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        given = self.model_fields_set
+        strange = sorted(k for k in given if self.kind not in _ONLY_FOR.get(k, frozenset(Kind)))
+        if strange:
+            raise ValueError(f"{', '.join(strange)}: not for kind {self.kind}")
+        if self.kind is Kind.PYTHON and not self.callable:
+            raise ValueError("kind python needs `callable: package.module:function`")
+        if self.kind is Kind.HTTP and not self.base_url:
+            raise ValueError("kind http needs `base_url`")
+        return self
+
+    @property
+    def url(self) -> str | None:
+        """The base URL given, else the one its kind is known by; None where there is none."""
+        return self.base_url or BASE_URLS.get(self.kind)
+
+    @property
+    def background(self) -> bool:
+        """Whether a type may ask it for background mode."""
+        if self.supports_background is not None:
+            return self.supports_background
+        return self.kind in (Kind.OPENAI_RESPONSES, Kind.SIMULATOR)

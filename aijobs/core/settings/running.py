@@ -1,0 +1,155 @@
+"""How the machinery runs: workers, limits, time budgets, how long things are kept."""
+
+from datetime import date, timedelta
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from aijobs.core.settings.fields import (
+    Count,
+    Duration,
+    Interval,
+    Ratio,
+    Retention,
+    Section,
+    Size,
+    Slots,
+    Wait,
+)
+
+
+class Concurrency(Section):
+    """How many jobs run at once over all workers. What runs in the background at a provider counts too."""
+
+    global_: Annotated[Slots | None, Field(alias="global", description="in all; 0 pauses everything")] = None
+    per_user: Annotated[Slots | None, Field(description="for one user, over all types; 0 pauses")] = None
+
+
+class WorkerSettings(Section):
+    """One worker process."""
+
+    concurrency: Annotated[
+        int, Field(description="jobs at once in this process", strict=True, ge=1, le=10_000)
+    ] = 10
+    lease: Annotated[
+        Duration, Field(description="after this silence its jobs are taken over", ge=timedelta(seconds=1))
+    ] = timedelta(seconds=60)
+    heartbeat: Annotated[
+        Duration | None, Field(description="how often leases are renewed; default lease/3")
+    ] = None
+    grace: Annotated[Wait, Field(description="at shutdown, how long running jobs may go on")] = timedelta(
+        seconds=30
+    )
+    poll: Annotated[
+        Duration,
+        Field(
+            description="how often an idle worker looks, behind its wake-up", ge=timedelta(milliseconds=10)
+        ),
+    ] = timedelta(seconds=1)
+
+    @property
+    def renew_every(self) -> timedelta:
+        """How often the leases are renewed."""
+        return self.heartbeat or self.lease / 3
+
+    @model_validator(mode="after")
+    def _beats_within_the_lease(self) -> Self:
+        if self.heartbeat and self.heartbeat > self.lease / 2:
+            raise ValueError("heartbeat must be at most half of lease, so that one missed beat loses nothing")
+        return self
+
+
+class KeySettings(Section):
+    """Idempotency keys."""
+
+    ttl: Annotated[
+        Duration, Field(description="how long a key is remembered, whatever becomes of the job")
+    ] = timedelta(days=30)
+
+
+class SizeLimits(Section):
+    """How large things may be."""
+
+    input_bytes: Annotated[Size, Field(description="a job's input")] = 10 << 20
+    input_depth: Annotated[int, Field(description="nesting of a job's input", strict=True, ge=1, le=1000)] = (
+        100
+    )
+    prompt_bytes: Annotated[Size, Field(description="a rendered prompt")] = 10 << 20
+    result_bytes: Annotated[Size, Field(description="a job's result")] = 10 << 20
+
+
+class Tiers(Section):
+    """How long one call may take, by how hard the work is."""
+
+    simple: Annotated[Duration, Field(description="tier simple")] = timedelta(seconds=10)
+    medium: Annotated[Duration, Field(description="tier medium")] = timedelta(seconds=60)
+    complex: Annotated[Duration, Field(description="tier complex")] = timedelta(seconds=180)
+
+    @model_validator(mode="after")
+    def _rise(self) -> Self:
+        if not self.simple <= self.medium <= self.complex:
+            raise ValueError("tiers must not shrink from simple to medium to complex")
+        return self
+
+
+class AutoTimeout(Section):
+    """How `timeout: auto` learns: this quantile of the type's own runs, with a margin, within tier/2 and tier x 3."""
+
+    quantile: Annotated[Ratio, Field(description="of the run times", ge=0.5)] = 0.95
+    margin: Annotated[float, Field(description="times that", ge=1, le=10)] = 1.5
+    min_samples: Annotated[Count, Field(description="with fewer successful runs the tier holds")] = 20
+    max_samples: Annotated[Count, Field(description="the latest runs that are looked at")] = 200
+
+
+class TimeoutSettings(Section):
+    """The budgets around a job. Those of other layers are only compared; leave out what you do not have."""
+
+    client: Annotated[
+        Duration | None, Field(description="how long whoever enqueues waits for the answer")
+    ] = None
+    gateway: Annotated[Duration | None, Field(description="the proxy between them")] = None
+    function: Annotated[
+        Duration | None, Field(description="the platform's limit on the process of the worker")
+    ] = None
+    save: Annotated[Duration, Field(description="for writing a result")] = timedelta(seconds=2)
+    tiers: Annotated[Tiers, Field(description="one call, by tier")] = Tiers()
+    auto: Annotated[AutoTimeout, Field(description="how timeout: auto learns")] = AutoTimeout()
+
+
+class RetentionSettings(Section):
+    """After how long `aijobs prune` removes what ended; `forever` keeps it. Open dead letters are never removed."""
+
+    succeeded: Annotated[Retention, Field(description="succeeded jobs")] = timedelta(days=30)
+    cancelled: Annotated[Retention, Field(description="cancelled jobs")] = timedelta(days=30)
+    closed: Annotated[Retention, Field(description="dead letters that a person closed")] = timedelta(days=90)
+    inputs: Annotated[Retention, Field(description="inputs of jobs that succeeded or were cancelled")] = (
+        timedelta(days=7)
+    )
+    results: Annotated[Retention, Field(description="results, if earlier than the job")] = "forever"
+    deliveries: Annotated[Retention, Field(description="webhook deliveries and sent notifications")] = (
+        timedelta(days=30)
+    )
+
+
+class Price(Section):
+    """What a model's tokens cost, each per million, in whatever currency you count."""
+
+    input: Annotated[float, Field(description="fresh input", ge=0)]
+    output: Annotated[float, Field(description="output, reasoning included", ge=0)]
+    cache_read: Annotated[
+        float | None, Field(description="input read from a cache; default: as input", ge=0)
+    ] = None
+    cache_write: Annotated[
+        float | None, Field(description="input written to a cache; default: as input", ge=0)
+    ] = None
+    since: Annotated[date | None, Field(alias="from", description="first day (UTC) of this price")] = None
+
+    @field_validator("since", mode="before")
+    @classmethod
+    def _a_day(cls, value: object) -> object:
+        if isinstance(value, str):
+            try:
+                return date.fromisoformat(value) if len(value) == len("2026-01-31") else value
+            except ValueError as error:
+                raise ValueError(f"not a day like 2026-01-31: {error}") from None
+        return value
