@@ -110,8 +110,8 @@ class PythonContext(Protocol):
 class Call:
     """One attempt's request, in our words.
 
-    *timeout* bounds the whole call, from the first byte sent to the last byte read. *idempotency_key* stays the
-    same over all attempts of one series; *client_request_id* is `aijobs-<job>-<attempt>`.
+    *timeout* bounds the whole call, from the first byte sent to the last byte read. *idempotency_key* stays
+    the same over all attempts of one series; *client_request_id* is `aijobs-<job>-<attempt>`.
     """
 
     job_id: str
@@ -131,7 +131,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollFailed:
-    """Asking went wrong, so nothing is known of the work: it may still be running, and must not be sent again.
+    """Asking went wrong, so nothing is known of the work: it may still run, and must not be sent again.
 
     Not an outcome of the attempt. *gone* means the provider says it knows no such work (404): true for good
     only when it keeps saying so for a minute or more; *failure* is what the attempt ends with then.
@@ -158,7 +158,7 @@ class Adapter(Protocol):
         ...
 
     async def poll(self, call: Call, provider_job_id: str) -> Reply | PollFailed:
-        """Ask what became of work that is Pending. A Failure is the work's own; PollFailed is the question's."""
+        """Ask what became of work that is Pending. A Failure is the work's own, PollFailed the question's."""
         ...
 
     async def cancel(self, call: Call, provider_job_id: str) -> Reply | PollFailed:

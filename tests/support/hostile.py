@@ -214,6 +214,12 @@ def accepts_and_resets(peer: Peer) -> None:
     peer.reset()
 
 
+def speaks_plainly(peer: Peer) -> None:
+    """Answer whatever comes, TLS included, with an HTTP error in plain text."""
+    peer.sock.recv(1)
+    peer.send(response(status="400 Bad Request"))
+
+
 def reads_and_closes(peer: Peer) -> None:
     """Take the request and hang up: nobody can tell whether it was worked on."""
     peer.read_request()
