@@ -1,7 +1,7 @@
 """The table of commands.
 
-To add one: a line here, and a function with a docstring whose first line is the entry's help, `notes`, and a first
-parameter `ctx: typer.Context`; it returns the exit code (None for 0).
+To add one: a line here, and a function with `notes`, a docstring whose first line is the entry's help, and a
+first parameter `ctx: typer.Context`; it returns the exit code (None for 0).
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,7 @@ SETUP = "Set-up and trust"
 
 COMMANDS: Mapping[str, Entry] = {}
 
-HELP = (
-    "Run AI background jobs that are never lost, never run twice in effect, never left “thinking” for ever."
-)
+HELP = "Run AI background jobs that are never lost, never run twice in effect, never “thinking” for ever."
 
 
 def _show_version(value: bool | None) -> None:

@@ -1,6 +1,5 @@
 """What a command works with: settings, store, coordinator, printer, clock; each made when first asked for."""
 
-import getpass
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -12,15 +11,12 @@ import typer
 from aijobs.cli.printer import Printer, Verbosity
 from aijobs.core.clock import Chance, Clock, SystemClock, system_chance
 from aijobs.core.errors import UsageError
+from aijobs.services import surroundings
 
 if TYPE_CHECKING:
     from aijobs.core.settings import Settings
     from aijobs.services.coordinator import Coordinator
     from aijobs.store.engine import Store
-
-CONFIG_FILE = "aijobs.yaml"
-ACTOR_LIMIT = 200
-"""Characters of an actor's name that are kept."""
 
 
 class Context:
@@ -62,15 +58,12 @@ class Context:
     @property
     def config_path(self) -> Path | None:
         """--config, else AIJOBS_CONFIG, else ./aijobs.yaml if it is there, else None."""
-        named = self.flags.get("config") or self.environ.get("AIJOBS_CONFIG")
-        if named:
-            return Path(named).expanduser()
-        return Path(CONFIG_FILE) if Path(CONFIG_FILE).exists() else None
+        return surroundings.config_path(self.flags.get("config"), self.environ)
 
     @property
     def database(self) -> str | None:
         """--database, else AIJOBS_DATABASE, else None (then the file or the default decides)."""
-        return self.flags.get("database") or self.environ.get("AIJOBS_DATABASE") or None
+        return surroundings.database_url(self.flags.get("database"), self.environ)
 
     # --- Collaborators ----------------------------------------------------------------------------
 
@@ -109,12 +102,7 @@ class Context:
 
     def actor(self, name: str | None) -> str:
         """Who acts: *name* (--actor), else AIJOBS_ACTOR, else the login name."""
-        actor = (name or self.environ.get("AIJOBS_ACTOR") or _login_name()).strip()
-        if not actor or len(actor) > ACTOR_LIMIT or not actor.isprintable():
-            raise UsageError(
-                f"the actor must be 1 to {ACTOR_LIMIT} printable characters", hint="--actor NAME"
-            )
-        return actor
+        return surroundings.actor(name, self.environ)
 
     def close(self) -> None:
         """Give the store back."""
@@ -134,10 +122,3 @@ class Context:
 def context_of(ctx: typer.Context) -> Context:
     """Our context out of typer's."""
     return cast("Context", ctx.obj)
-
-
-def _login_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        return f"uid-{os.getuid()}"

@@ -81,7 +81,7 @@ class Printer:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "nothing"
     ) -> None:
-        """A table, drawn on a terminal that is wide enough, plain text elsewhere. *empty* is said of no rows."""
+        """A table, drawn on a terminal that is wide enough, plain text elsewhere. *empty* is said of none."""
         cells = [[cell(value) for value in row] for row in rows]
         if not cells:
             self.say(empty)
