@@ -1,8 +1,8 @@
 """Durations, rates and instants as people type them, the same on the command line and in the file.
 
-A duration always names its units (`90s`, `5m`, `1h30m`, `2d`, `250ms`); `m` is minutes. A rate is a count over
-one unit (`500/m`). An instant is ISO 8601; without a zone it is UTC. Everything else is refused with the reason,
-because a guess here means a job that runs at the wrong time.
+A duration always names its units (`90s`, `5m`, `1h30m`, `2d`, `250ms`); `m` is minutes. A rate is a count
+over one unit (`500/m`). An instant is ISO 8601; without a zone it is UTC. Everything else is refused with the
+reason, because a guess here means a job that runs at the wrong time.
 """
 
 import re
@@ -25,7 +25,8 @@ _DURATION = re.compile(
 )
 _RATE = re.compile(r"([0-9]{1,9})/([smhd])")
 _INSTANT = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 _AGO = re.compile(r"-?(?P<duration>[0-9][0-9a-z]*)(?: +ago)?")
 _EPOCH_DIGITS = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
@@ -112,7 +113,7 @@ def _duration_fault(text: str) -> str:
         return f"{text!r} has no unit: write {text}s, {text}m or {text}h"
     if text.startswith("-") and _DURATION.fullmatch(text[1:]):
         return f"{text!r} is negative"
-    return f"{text!r} is not a duration: write it like 90s, 5m, 1h30m or 2d (units d, h, m, s, ms, in that order)"
+    return f"{text!r} is not a duration: write it like 90s, 5m, 1h30m or 2d (in the order d, h, m, s, ms)"
 
 
 def _instant_fault(text: str) -> str:

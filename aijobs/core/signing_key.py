@@ -1,7 +1,7 @@
 """The secret that signs webhooks, as people paste it: base64 of 24 to 64 bytes, usually behind `whsec_`.
 
-The form is that of the Standard Webhooks specification. Nothing is guessed: text that is not base64 is never used
-as a key by itself, because then every delivery would fail with a signature that "does not match".
+The form is that of the Standard Webhooks specification. Nothing is guessed: text that is not base64 is never
+used as a key by itself, because then every delivery would fail with a signature that "does not match".
 """
 
 import base64

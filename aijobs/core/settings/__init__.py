@@ -1,7 +1,7 @@
 """The configuration as one frozen value. `Settings()` works without a file; `core/config.py` reads one.
 
-Every default stands here and nowhere else. Durations are `timedelta`, secrets hide themselves, and a name that
-is not there raises NotFound with the nearest one that is.
+Every default stands here and nowhere else. Durations are `timedelta`, secrets hide themselves, and a name
+that is not there raises NotFound with the nearest one that is.
 """
 
 import difflib
@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, Secre
 from aijobs import __version__
 from aijobs.core.errors import NotFound
 from aijobs.core.settings.alerts import AlertRule, AlertSettings
-from aijobs.core.settings.fields import MASK, Name, Section
+from aijobs.core.settings.fields import Name, Section, part
 from aijobs.core.settings.jobs import BackgroundSettings, FallbackSettings, ShadowSettings, TypeSettings
 from aijobs.core.settings.notify import NotifySettings
 from aijobs.core.settings.providers import BreakerSettings, Kind, ProviderSettings
@@ -96,22 +96,18 @@ class Settings(Section):
     database: Annotated[
         DatabaseUrl, Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME", repr=False)
     ] = DEFAULT_DATABASE
-    concurrency: Annotated[Concurrency, Field(description="limits over everything")] = Concurrency()
-    worker: Annotated[WorkerSettings, Field(description="a worker process")] = WorkerSettings()
+    concurrency: Concurrency = part("limits over everything")
+    worker: WorkerSettings = part("a worker process")
     providers: Annotated[dict[Name, ProviderSettings], Field(description="by name", default_factory=dict)]
     types: Annotated[dict[Name, TypeSettings], Field(description="job types, by name", default_factory=dict)]
-    retry: Annotated[RetrySettings, Field(description="what is tried again, by error class")] = (
-        RetrySettings()
-    )
+    retry: RetrySettings = part("what is tried again, by error class")
     schedules: Annotated[dict[Name, ScheduleSettings], Field(description="by name", default_factory=dict)]
     notify: Annotated[dict[Name, NotifySettings], Field(description="targets, by name", default_factory=dict)]
-    timeouts: Annotated[TimeoutSettings, Field(description="budgets of time")] = TimeoutSettings()
-    keys: Annotated[KeySettings, Field(description="idempotency keys")] = KeySettings()
-    limits: Annotated[SizeLimits, Field(description="sizes")] = SizeLimits()
-    alerts: Annotated[AlertSettings, Field(description="when to raise an alarm")] = AlertSettings()
-    retention: Annotated[RetentionSettings, Field(description="how long things are kept")] = (
-        RetentionSettings()
-    )
+    timeouts: TimeoutSettings = part("budgets of time")
+    keys: KeySettings = part("idempotency keys")
+    limits: SizeLimits = part("sizes")
+    alerts: AlertSettings = part("when to raise an alarm")
+    retention: RetentionSettings = part("how long things are kept")
     prices: Annotated[
         dict[str, Prices], Field(description="by model; one price or several", default_factory=dict)
     ]

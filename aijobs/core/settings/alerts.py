@@ -1,11 +1,11 @@
 """The alert rules: what counts as wrong, over which span, and how loud."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from aijobs.core.settings.fields import Count, Duration, Flag, Interval, Name, Section, Table
+from aijobs.core.settings.fields import Count, Duration, Flag, Interval, Name, Section, Table, part
 
 Severity = Literal["P1", "P2", "P3"]
 
@@ -21,53 +21,45 @@ class AlertRule(Section):
     min_samples: Annotated[Count, Field(description="with fewer samples it keeps quiet")] = 1
 
 
-def _rule(text: str, **values: Any) -> Any:
-    return Field(description=text, default=AlertRule(**values))
-
-
-def _minutes(count: int) -> timedelta:
-    return timedelta(minutes=count)
-
-
 class AlertRules(Table):
     """All rules there are."""
 
-    stuck: AlertRule = _rule(
+    stuck: AlertRule = part(
         "a job is processing for longer (parked jobs: past their own bound)",
-        severity="P2", longer_than=_minutes(10),
+        severity="P2", longer_than="10m",
     )  # fmt: skip
-    retries: AlertRule = _rule("a job was retried more often than this", severity="P3", above=2)
-    failure_rate: AlertRule = _rule(
+    retries: AlertRule = part("a job was retried more often than this", severity="P3", above=2)
+    failure_rate: AlertRule = part(
         "share of finished jobs that failed", severity="P1", above=0.05, min_samples=20
     )
-    queue_wait: AlertRule = _rule(
-        "the oldest job that could run waits for longer", severity="P2", longer_than=_minutes(10)
+    queue_wait: AlertRule = part(
+        "the oldest job that could run waits for longer", severity="P2", longer_than="10m"
     )
-    queue_wait_rising: AlertRule = _rule(
+    queue_wait_rising: AlertRule = part(
         "waiting time against the window before, as a factor", severity="P3", above=2,
-        window=_minutes(15), min_samples=20,
+        window="15m", min_samples=20,
     )  # fmt: skip
-    success_falling: AlertRule = _rule(
+    success_falling: AlertRule = part(
         "drop of the success share against the window before", severity="P2", above=0.1,
-        window=_minutes(15), min_samples=20,
+        window="15m", min_samples=20,
     )  # fmt: skip
-    rate_limited_rising: AlertRule = _rule(
+    rate_limited_rising: AlertRule = part(
         "429s against the window before, as a factor",
         severity="P3",
         above=2,
-        window=_minutes(15),
+        window="15m",
         min_samples=10,
     )
-    leases_expired: AlertRule = _rule(
-        "leases that ran out in the window", severity="P2", above=3, window=_minutes(15)
+    leases_expired: AlertRule = part(
+        "leases that ran out in the window", severity="P2", above=3, window="15m"
     )
-    webhook_delay: AlertRule = _rule(
+    webhook_delay: AlertRule = part(
         "from the provider's end to our knowing it",
         severity="P3",
-        longer_than=_minutes(5),
-        window=_minutes(15),
+        longer_than="5m",
+        window="15m",
     )
-    dead_letters: AlertRule = _rule("new dead letters in the window", severity="P2", window=_minutes(15))
+    dead_letters: AlertRule = part("new dead letters in the window", severity="P2", window="15m")
 
 
 class AlertSettings(Section):
@@ -77,6 +69,4 @@ class AlertSettings(Section):
         minutes=30
     )
     notify: Annotated[tuple[Name, ...], Field(description="targets that are told; of notify")] = ()
-    rules: Annotated[AlertRules, Field(description="the rules; what is left out keeps its default")] = (
-        AlertRules()
-    )
+    rules: AlertRules = part("the rules; what is left out keeps its default")

@@ -18,6 +18,7 @@ from aijobs.core.settings.fields import (
     Slots,
     Text,
     Timeout,
+    part,
 )
 
 Tier = Literal["simple", "medium", "complex"]
@@ -75,7 +76,7 @@ class FallbackSettings(Section):
     request: Annotated[
         JsonObject, Field(description="replaces the type's request there", default_factory=dict)
     ]
-    approved: Annotated[Approvals, Field(description="what was approved")] = Approvals()
+    approved: Approvals = part("what was approved")
 
     @property
     def missing_approvals(self) -> tuple[str, ...]:
@@ -113,9 +114,7 @@ class TypeSettings(Section):
         Text | None, Field(description="your code's version, kept with each job; default: that of aijobs")
     ] = None
     background: Annotated[Flag, Field(description="let the provider run it in the background")] = False
-    background_options: Annotated[BackgroundSettings, Field(description="how it is followed")] = (
-        BackgroundSettings()
-    )
+    background_options: BackgroundSettings = part("how it is followed")
     tier: Annotated[Tier, Field(description="simple, medium or complex; see timeouts.tiers")] = "medium"
     timeout: Annotated[
         Timeout | None, Field(description="a duration, or auto (learned); default: that of the tier")
@@ -152,9 +151,7 @@ class TypeSettings(Section):
     on_unknown_outcome: Annotated[
         Literal["retry", "hold"], Field(description="when a call may or may not have been made: retry | hold")
     ] = "retry"
-    stale_results: Annotated[StaleResults, Field(description="the last result in place of a new one")] = (
-        StaleResults()
-    )
+    stale_results: StaleResults = part("the last result in place of a new one")
     fallback: Annotated[FallbackSettings | None, Field(description="another provider, once approved")] = None
     shadow: Annotated[ShadowSettings | None, Field(description="a candidate to compare with")] = None
     notify: Annotated[tuple[Name, ...], Field(description="targets told of the end; of notify")] = ()

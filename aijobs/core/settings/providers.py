@@ -26,6 +26,7 @@ from aijobs.core.settings.fields import (
     Slots,
     Text,
     Wait,
+    part,
 )
 
 
@@ -108,7 +109,7 @@ class ProviderSettings(Section):
     auth_header: Annotated[
         HeaderName | None,
         Field(
-            description="header of the credential, sent bare; default Authorization: Bearer (anthropic: x-api-key)"
+            description="header that carries api_key bare; default Authorization: Bearer, or as the kind has it"
         ),
     ] = None
     webhook_secret: Annotated[
@@ -126,7 +127,7 @@ class ProviderSettings(Section):
     anthropic_version: Annotated[HeaderText, Field(description="anthropic-version")] = "2023-06-01"
     concurrency: Annotated[Slots | None, Field(description="calls at once over all workers; 0 pauses")] = None
     rate: Annotated[RateField | None, Field(description="starts over time, over all workers")] = None
-    breaker: Annotated[BreakerSettings, Field(description="when it is left alone")] = BreakerSettings()
+    breaker: BreakerSettings = part("when it is left alone")
     quota_patterns: Annotated[
         tuple[Pattern, ...] | None,
         Field(

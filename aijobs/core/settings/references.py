@@ -20,7 +20,7 @@ class BrokenReference:
 
 
 def broken_references(data: Mapping[str, Any]) -> Iterator[BrokenReference]:
-    """Every name in *data* (the configuration as plain dicts and lists, faults of type allowed) that leads nowhere."""
+    """Every name in *data* (plain dicts and lists, possibly of wrong types) that leads nowhere."""
     names = {section: tuple(_mapping(data.get(section))) for section in _SECTIONS.values()}
     for path, what, name in _references(data):
         known = names[_SECTIONS[what]]

@@ -1,12 +1,12 @@
 """What is tried again: how often, and after how long, class by class."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from aijobs.core.model import ErrorClass
-from aijobs.core.settings.fields import Duration, Flag, Interval, Ratio, Section, Table, Wait
+from aijobs.core.settings.fields import Duration, Flag, Interval, Ratio, Section, Table, Wait, part
 
 Backoff = Literal["full_jitter", "fixed", "breaker"]
 
@@ -28,7 +28,7 @@ class ClassRetry(Section):
     counted: Annotated[Flag, Field(description="whether it costs one of max_attempts")] = True
 
 
-NEVER = ClassRetry(retries=0)
+NEVER = ClassRetry.model_construct(retries=0)
 
 
 class RetryBudget(Section):
@@ -41,61 +41,40 @@ class RetryBudget(Section):
     ] = 10
 
 
-def _minutes(count: int) -> timedelta:
-    return timedelta(minutes=count)
-
-
-def _seconds(count: int) -> timedelta:
-    return timedelta(seconds=count)
-
-
-def _rule(text: str, default: ClassRetry) -> Any:
-    return Field(description=text, default=default)
-
-
 class RetrySettings(Table):
     """One rule per class that may be retried; what is not here never is, whatever a file says."""
 
-    network: ClassRetry = _rule(
-        "no connection, or it broke",
-        ClassRetry(retries=3, first="immediate"),
-    )
-    network_timeout: ClassRetry = _rule(
+    network: ClassRetry = part("no connection, or it broke", retries=3, first="immediate")
+    network_timeout: ClassRetry = part(
         "no answer in time; the call may have been billed",
-        ClassRetry(retries=2, base=_seconds(5), cap=_seconds(300)),
-    )
-    rate_limited: ClassRetry = _rule(
-        "429; the provider's own word on when comes first",
-        ClassRetry(retries=20, base=_seconds(2), cap=_seconds(300), counted=False),
-    )
-    quota_exhausted: ClassRetry = _rule(
+        retries=2, base="5s", cap="5m",
+    )  # fmt: skip
+    rate_limited: ClassRetry = part(
+        "429; what the provider says on when goes first",
+        retries=20, base="2s", cap="5m", counted=False,
+    )  # fmt: skip
+    quota_exhausted: ClassRetry = part(
         "money or quota ran out; the provider is held",
-        ClassRetry(retries=2, backoff="fixed", delay=_minutes(5), counted=False),
-    )
-    unavailable: ClassRetry = _rule(
-        "5xx, overloaded; after the breaker recovers",
-        ClassRetry(retries=1, backoff="breaker", base=_seconds(5), cap=_seconds(600)),
-    )
-    bad_response: ClassRetry = _rule(
-        "an answer that makes no sense",
-        ClassRetry(retries=1, backoff="fixed", delay=_seconds(10)),
-    )
-    output_truncated: ClassRetry = _rule(
-        "cut off; only for types with grow_output, which raises the limit first",
-        ClassRetry(retries=1, first="immediate"),
-    )
-    worker_lost: ClassRetry = _rule(
-        "the worker crashed or hung",
-        ClassRetry(retries=5),
-    )
-    internal: ClassRetry = _rule(
+        retries=2, backoff="fixed", delay="5m", counted=False,
+    )  # fmt: skip
+    unavailable: ClassRetry = part(
+        "5xx or overloaded; after the breaker has recovered",
+        retries=1, backoff="breaker", base="5s", cap="10m",
+    )  # fmt: skip
+    bad_response: ClassRetry = part("an answer that makes no sense", retries=1, backoff="fixed", delay="10s")
+    output_truncated: ClassRetry = part(
+        "cut off; only where the type has grow_output, which raises the limit first",
+        retries=1, first="immediate",
+    )  # fmt: skip
+    worker_lost: ClassRetry = part("the worker crashed or hung", retries=5)
+    internal: ClassRetry = part(
         "a fault of ours or of your own callable",
-        ClassRetry(retries=1, backoff="fixed", delay=_seconds(30)),
-    )
+        retries=1, backoff="fixed", delay="30s",
+    )  # fmt: skip
     max_hint: Annotated[Duration, Field(description="a provider's word on when is believed up to this")] = (
         timedelta(days=1)
     )
-    budget: Annotated[RetryBudget, Field(description="the bound on all of them")] = RetryBudget()
+    budget: RetryBudget = part("the bound on all of them")
 
     def rule(self, error_class: ErrorClass | str) -> ClassRetry:
         """The rule for *error_class*; `NEVER` for one that is the caller's to mend (400, 401, 403, ...)."""

@@ -8,13 +8,13 @@ from pydantic import Field, field_validator, model_validator
 from aijobs.core.settings.fields import (
     Count,
     Duration,
-    Interval,
     Ratio,
     Retention,
     Section,
     Size,
     Slots,
     Wait,
+    part,
 )
 
 
@@ -93,7 +93,7 @@ class Tiers(Section):
 
 
 class AutoTimeout(Section):
-    """How `timeout: auto` learns: this quantile of the type's own runs, with a margin, within tier/2 and tier x 3."""
+    """How `timeout: auto` learns from a type's own runs; always within half and three times its tier."""
 
     quantile: Annotated[Ratio, Field(description="of the run times", ge=0.5)] = 0.95
     margin: Annotated[float, Field(description="times that", ge=1, le=10)] = 1.5
@@ -112,12 +112,12 @@ class TimeoutSettings(Section):
         Duration | None, Field(description="the platform's limit on the process of the worker")
     ] = None
     save: Annotated[Duration, Field(description="for writing a result")] = timedelta(seconds=2)
-    tiers: Annotated[Tiers, Field(description="one call, by tier")] = Tiers()
-    auto: Annotated[AutoTimeout, Field(description="how timeout: auto learns")] = AutoTimeout()
+    tiers: Tiers = part("one call, by tier")
+    auto: AutoTimeout = part("how timeout: auto learns")
 
 
 class RetentionSettings(Section):
-    """After how long `aijobs prune` removes what ended; `forever` keeps it. Open dead letters are never removed."""
+    """After how long `aijobs prune` removes what ended; `forever` keeps it. Open dead letters stay."""
 
     succeeded: Annotated[Retention, Field(description="succeeded jobs")] = timedelta(days=30)
     cancelled: Annotated[Retention, Field(description="cancelled jobs")] = timedelta(days=30)
