@@ -1,9 +1,9 @@
 """What a claim reads: which jobs are ready, in whose turn, and what runs already.
 
-Only *ready* jobs are in the claim index: `turn` is null until a job is due. A turn is one more than the user's
-last waiting turn of that type and priority, and never less than the turn now being served; so a claim in order
-of (priority, turn) goes round the users, and its cost does not depend on how many jobs are delayed, paused or
-finished.
+Only *ready* jobs are in the claim index: `turn` is null until a job is due. A turn is one more than the
+user's last waiting turn of that type and priority, and never less than the turn now being served; so a claim
+in order of (priority, turn) goes round the users, and its cost does not depend on how many jobs are delayed,
+paused or finished.
 """
 
 from collections.abc import Iterable, Sequence
@@ -203,7 +203,7 @@ def next_due(tx: Connection) -> datetime | None:
 
 
 def lock(tx: Connection) -> None:
-    """Be the only one to claim until the transaction ends, so that two workers cannot both take the last slot.
+    """Be the only one to claim until the transaction ends: two workers cannot both take the last slot.
 
     SQLite has one writer anyway: its transaction began with BEGIN IMMEDIATE.
     """

@@ -1,4 +1,4 @@
-"""What is written once and kept: executions, events, results, dead letters, and the outbox of notifications."""
+"""What is written once and kept: executions, events, results, dead letters, the outbox of notifications."""
 
 import json
 from collections.abc import Mapping, Sequence

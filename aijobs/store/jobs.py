@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select
 
-from aijobs.core.model import Event, Execution, Job, Outcome, Status
+from aijobs.core.model import Execution, Job, Outcome, Status
 from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, jobs, notifications
 
 COLUMNS = tuple(jobs.c[field.name] for field in fields(Job))
@@ -37,17 +37,21 @@ class Filter:
     def clauses(self) -> list[ColumnElement[bool]]:
         """The conditions, to be joined by AND."""
         c = jobs.c
-        wanted: list[tuple[object, ColumnElement[bool]]] = [
-            (self.statuses or None, c.status.in_(self.statuses)),
-            (self.type, c.type == self.type),
-            (self.user, c.user == self.user),
-            (self.key, c.key == self.key),
-            (self.error_class, c.last_error_class == self.error_class),
-            (self.schedule, c.schedule == self.schedule),
-            (self.since, c.created_at >= self.since),
-            (self.until, c.created_at < self.until),
-        ]
-        return [clause for value, clause in wanted if value is not None]
+        equal = {
+            c.type: self.type,
+            c.user: self.user,
+            c.key: self.key,
+            c.last_error_class: self.error_class,
+            c.schedule: self.schedule,
+        }
+        clauses = [column == value for column, value in equal.items() if value is not None]
+        if self.statuses:
+            clauses.append(c.status.in_([status.value for status in self.statuses]))
+        if self.since is not None:
+            clauses.append(c.created_at >= self.since)
+        if self.until is not None:
+            clauses.append(c.created_at < self.until)
+        return clauses
 
 
 _GET = select(*COLUMNS).where(jobs.c.id == bindparam("job_id"))
@@ -92,7 +96,7 @@ def payload_of(tx: Connection, job_id: str) -> str | None:
 
 def payloads_of(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
     """The inputs of several jobs, by job id."""
-    return dict(tx.execute(_PAYLOADS, {"job_ids": job_ids}).tuples().all())
+    return {job_id: payload for job_id, payload in tx.execute(_PAYLOADS, {"job_ids": list(job_ids)})}  # noqa: C416
 
 
 def result_of(tx: Connection, job_id: str) -> str | None:
@@ -129,21 +133,3 @@ def _execution(row: Row[Any]) -> Execution:
     values = dict(zip(_EXECUTION_NAMES, row, strict=True))
     values["outcome"] = Outcome(values["outcome"])
     return Execution(**values)
-
-
-__all__ = [
-    "COLUMNS",
-    "Event",
-    "Filter",
-    "counts",
-    "dead_letters_of",
-    "events_of",
-    "executions_of",
-    "get",
-    "job_from",
-    "notifications_of",
-    "page",
-    "payload_of",
-    "payloads_of",
-    "result_of",
-]

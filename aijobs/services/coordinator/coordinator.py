@@ -19,7 +19,7 @@ from aijobs.store.engine import Store, Tx
 _LEASES_AT_ONCE = 1000
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Rolls back a batch of which one job was refused; carries the answers out of the transaction."""
 
     def __init__(self, answers: list[Admitted]) -> None:
@@ -61,15 +61,16 @@ class Coordinator:
     ) -> list[Enqueued | KeyConflict | KeyOwnerEnded]:
         """Create many jobs in one transaction; one answer each, in order.
 
-        Without *keep_going* a single refusal rolls all of them back; the answers still say what would have been.
+        Without *keep_going* a single refusal rolls all of them back; the answers still say what
+        would have been.
         """
         try:
             with self.store.write() as tx:
                 answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
                 if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
-                    raise _Refused(answers)
+                    raise _RefusedError(answers)
                 return answers
-        except _Refused as refused:
+        except _RefusedError as refused:
             return refused.answers
 
     def enqueue_in(self, tx: Tx, new: Sequence[NewJob], *, actor: str) -> list[Enqueued]:
@@ -212,7 +213,7 @@ class Coordinator:
         return reopened
 
     def _afresh(self, tx: Tx, job: Job, now: datetime, priority: int | None) -> dict[str, object]:
-        """The values of a new round. A deadline keeps its length: it counts from now, not from the first try."""
+        """The values of a new round. A deadline keeps its length: it counts from now."""
         rank = job.priority if priority is None else priority
         deadline = now + (job.deadline - job.created_at) if job.deadline else None
         return {

@@ -58,7 +58,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What was written. Not *applied*: the lease was lost, nothing was changed; *status* is the present one."""
+    """What was written. Not *applied*: the lease was lost, nothing changed; *status* is the present one."""
 
     job_id: str
     applied: bool
