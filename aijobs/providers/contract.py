@@ -111,7 +111,9 @@ class Call:
     """One attempt's request, in our words.
 
     *timeout* bounds the whole call, from the first byte sent to the last byte read. *idempotency_key* stays
-    the same over all attempts of one series; *client_request_id* is `aijobs-<job>-<attempt>`.
+    the same over all attempts of one series; *client_request_id* is `aijobs-<job>-<attempt>`. *request* is
+    the type's, merged into ours. With *expects_json* an answer that is no JSON is a failure;
+    *response_format* is the JSON Schema to ask the provider for, where it has a way to be asked.
     """
 
     job_id: str
@@ -126,6 +128,9 @@ class Call:
     idempotency_key: str
     traceparent: str | None = None
     background: bool = False
+    completion_window: str | None = None
+    expects_json: bool = False
+    response_format: Mapping[str, object] | None = None
     context: PythonContext | None = None
 
 
