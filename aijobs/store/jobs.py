@@ -18,7 +18,9 @@ _EXECUTION_NAMES = tuple(field.name for field in fields(Execution))
 
 def job_from(row: Row[Any] | Sequence[Any]) -> Job:
     """A Job from a row of COLUMNS."""
-    return Job(*row[:4], Status(row[4]), *row[5:])
+    values: list[Any] = list(row)
+    values[4] = Status(values[4])
+    return Job(*values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

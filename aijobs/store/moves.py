@@ -22,13 +22,13 @@ _FAILED = Status.FAILED.value
 _DEAD = Status.DEAD_LETTER.value
 _CANCELLED = Status.CANCELLED.value
 
-_ON_KEY = {
-    "index_elements": [_c.user, _c.type, _c.key],
-    "index_where": _c.key.is_not(None) & _c.key_released_at.is_(None),
-}
+_ON_KEY = [_c.user, _c.type, _c.key]
+_WHERE_KEYED = _c.key.is_not(None) & _c.key_released_at.is_(None)
 _CREATE = {
-    "sqlite": sqlite.insert(jobs).on_conflict_do_nothing(**_ON_KEY),
-    "postgresql": postgresql.insert(jobs).on_conflict_do_nothing(**_ON_KEY),
+    "sqlite": sqlite.insert(jobs).on_conflict_do_nothing(_ON_KEY, _WHERE_KEYED),
+    "postgresql": postgresql.insert(jobs).on_conflict_do_nothing(
+        index_elements=_ON_KEY, index_where=_WHERE_KEYED
+    ),
 }
 _CREATE_UNKEYED = insert(jobs)
 
