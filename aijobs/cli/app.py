@@ -16,7 +16,21 @@ from aijobs.cli.options import global_parameters
 JOBS = "Jobs"
 SETUP = "Set-up and trust"
 
-COMMANDS: Mapping[str, Entry] = {}
+COMMANDS: Mapping[str, Entry] = {
+    "enqueue": Entry(
+        help="Accept a job, or many from a file.", target="aijobs.cli.enqueue_command:enqueue", section=JOBS
+    ),
+    "inspect": Entry(
+        help="List jobs, newest first, or show everything about one.",
+        target="aijobs.cli.inspect_command:inspect",
+        section=JOBS,
+    ),
+    "cancel": Entry(
+        help="Stop jobs, at once or as soon as their worker notices.",
+        target="aijobs.cli.cancel_command:cancel",
+        section=JOBS,
+    ),
+}
 
 HELP = "Run AI background jobs that are never lost, never run twice in effect, never “thinking” for ever."
 

@@ -63,15 +63,23 @@ class _Parameters:
     def make_parser(self, ctx: Any) -> Any:
         return _Once(super().make_parser(ctx))  # type: ignore[misc]
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`JOB...` and `[TYPE]`: what needs no brackets has none."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, the command's own options, then those that every command takes."""
         ours = {id(param) for param in global_parameters()}
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], "Global options": []}
         for param in self.get_params(ctx):  # type: ignore[attr-defined]
             record = param.get_help_record(ctx)
-            if record is not None:
-                kind = "Arguments" if param.param_type_name == "argument" else "Options"
-                sections["Global options" if id(param) in ours else kind].append(record)
+            if record is None:
+                continue
+            if param.param_type_name == "argument":  # typer adds a type, which is always text here
+                sections["Arguments"].append((param.metavar, param.help or ""))
+            else:
+                sections["Global options" if id(param) in ours else "Options"].append(record)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from aijobs.core.errors import UsageError
+from aijobs.core.model import ErrorClass
 
 # --- Global: taken before and after the command ---------------------------------------------------
 
@@ -65,7 +66,7 @@ KeyFilter = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="Only jobs with this idempotency key.")
 ]
 ErrorClassFilter = Annotated[
-    str | None,
+    ErrorClass | None,
     typer.Option("--error-class", metavar="CLASS", help="Only jobs whose last error is of this class."),
 ]
 Since = Annotated[

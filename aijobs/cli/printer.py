@@ -66,6 +66,26 @@ class Printer:
         """One JSON object of a stream, always on one line."""
         self._write(to_json(value, ascii_only=not self._unicode))
 
+    def emit_record(self, document: Mapping[str, object], plain: Callable[[], object]) -> None:
+        """As `emit`, for the last object of a stream: always on one line."""
+        if self.json:
+            self.record(document)
+        else:
+            plain()
+
+    def screen(self, document: Mapping[str, object], plain: Callable[[], object]) -> None:
+        """One picture of something watched: in place of the last one on a terminal, below it elsewhere."""
+        if not self.json and self._is_terminal(self._out):
+            self._out.write("\x1b[H\x1b[2J")
+        self.emit_record(document, plain)
+        if not self.json and not self._is_terminal(self._out):
+            self._write("")
+        self._out.flush()
+
+    def section(self, title: str, what: object = None) -> None:
+        """The heading of a part of a longer answer, with a word on it."""
+        self._write(f"\n{title}" + ("" if what is None else f" ({clean(str(what))})"))
+
     def line(self, text: str) -> None:
         """One line of data."""
         self._write(clean(text))

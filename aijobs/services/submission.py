@@ -9,12 +9,11 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from aijobs.core.errors import InvalidInput, NotFound, UsageError
+from aijobs.core.errors import InvalidInput, UsageError
 from aijobs.core.model import Job, NewJob
-from aijobs.core.payload import check_schema, dump_json, input_hash, kind_of
+from aijobs.core.payload import check_schema, dump_json, input_hash, kind_of, parse_json
 
 if TYPE_CHECKING:
     from aijobs.core.settings import Settings, TypeSettings
@@ -51,13 +50,15 @@ class Request:
 
 def new_job(request: Request, settings: "Settings", *, now: datetime) -> NewJob:
     """*request* checked and completed. Raises NotFound for an unknown type, InvalidInput and UsageError."""
-    kind = find_type(request.type, settings)
+    kind = settings.type(request.type)
     value = _checked_input(request.input, kind)
+    payload = dump_json(value)
+    _check_size(payload, settings)
     key = clean_key(request.key)
     run_at = _run_at(request, now)
     return NewJob(
         type=request.type,
-        payload=dump_json(value),
+        payload=payload,
         input_hash=input_hash(value),
         user=clean_name(request.user, "user") if request.user is not None else "",
         key=key,
@@ -71,20 +72,8 @@ def new_job(request: Request, settings: "Settings", *, now: datetime) -> NewJob:
         ),
         request_id=None if request.request_id is None else clean_name(request.request_id, "request id"),
         traceparent=_traceparent(request.traceparent),
-        key_expires_at=now + (kind.key_ttl or settings.keys.ttl) if key is not None else None,
+        key_expires_at=now + settings.key_ttl(request.type) if key is not None else None,
     )
-
-
-def find_type(name: str, settings: "Settings") -> "TypeSettings":
-    """The settings of type *name*. Raises NotFound, with what was probably meant."""
-    kind = settings.types.get(name)
-    if kind is None:
-        alike = get_close_matches(name, settings.types, n=1)
-        hint = (
-            f"did you mean {alike[0]}?" if alike else f"configured types: {', '.join(sorted(settings.types))}"
-        )
-        raise NotFound(f"no job type {name!r}", hint=hint)
-    return kind
 
 
 def clean_key(key: str | None) -> str | None:
@@ -117,8 +106,8 @@ def poll_after(job: Job, settings: "Settings", *, now: datetime) -> timedelta | 
     """
     if job.status.final:
         return None
-    kind = settings.types.get(job.type)
-    share = getattr(settings.timeouts.tiers, kind.tier) / 10 if kind else timedelta(seconds=1)
+    known = job.type in settings.types
+    share = settings.tier_timeout(job.type) / 10 if known else timedelta(seconds=1)
     wait = max((job.next_run_at or now) - now, timedelta(0))
     return wait + min(max(share, timedelta(seconds=1)), _LONGEST_POLL)
 
@@ -134,6 +123,14 @@ def _checked_input(value: object, kind: "TypeSettings") -> object:
         if faults:
             raise InvalidInput(f"the input is off its schema: {'; '.join(faults)}")
     return value
+
+
+def _check_size(payload: str, settings: "Settings") -> None:
+    """A caller's own value, which no parser has measured, obeys the limits of the text it becomes."""
+    limits = settings.limits
+    fits = len(payload) * 4 <= limits.input_bytes
+    if not fits or payload.count("[") + payload.count("{") > limits.input_depth:
+        parse_json(payload, what="input", max_bytes=limits.input_bytes, max_depth=limits.input_depth)
 
 
 def _run_at(request: Request, now: datetime) -> datetime | None:

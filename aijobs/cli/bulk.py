@@ -1,0 +1,211 @@
+"""Many jobs from a file of JSON lines: all of them, or with --keep-going the good ones."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from aijobs.cli import words
+from aijobs.cli.context import Context
+from aijobs.cli.inputs import count_lines, lines, opened
+from aijobs.cli.printer import error_document
+from aijobs.cli.progress import Progress
+from aijobs.cli.shapes import enqueued_shape
+from aijobs.core.errors import AijobsError, Conflict, Interrupted, InvalidInput, NotFound, UsageError
+from aijobs.core.model import NewJob
+from aijobs.core.payload import parse_object
+from aijobs.services.submission import Request, new_job, poll_after
+
+if TYPE_CHECKING:
+    from aijobs.services.coordinator import Enqueued
+
+CHUNK = 1000
+"""Jobs a transaction with --keep-going, and steps of the progress bar."""
+
+_OVERHEAD = 64 * 1024  # what a line may hold besides its input
+_MOST_SHOWN = 20
+_TEXTS = frozenset({"type", "user", "key", "delay", "at", "deadline", "request_id", "traceparent"})
+_NAMES = _TEXTS | {"input", "priority", "max_attempts"}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines."""
+
+    created: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    invalid: int = 0
+    shown: int = 0  # complaints printed so far
+    refused: bool = False  # all or nothing, and it was nothing
+    faults: list[tuple[int, AijobsError]] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """The four numbers of the summary."""
+        return {
+            "created": self.created,
+            "duplicates": self.duplicates,
+            "conflicts": self.conflicts,
+            "invalid": self.invalid,
+        }
+
+
+def enqueue_lines(
+    context: Context, name: str, defaults: Mapping[str, Any], *, actor: str, keep_going: bool
+) -> int:
+    """Enqueue the jobs in file *name* (`-`: standard input) and print what became of them; the exit code.
+
+    *defaults* stand in for names a line leaves out. A line that is wrong is reported with its number, and all
+    are looked at. Without *keep_going* everything is one transaction and one refusal creates nothing.
+    """
+    total = count_lines(name)
+    with (
+        opened(name, context.printer) as stream,
+        context.printer.progress("enqueue", total=total) as progress,
+    ):
+        parsed = _read(context, lines(stream, context.settings.limits.input_bytes + _OVERHEAD), defaults)
+        enqueue = _take_the_good if keep_going else _all_or_nothing
+        tally = enqueue(context, parsed, progress, actor)
+    _summarise(context, tally)
+    if tally.refused:
+        return UsageError.exit_code if tally.invalid else Conflict.exit_code
+    return 1 if tally.conflicts or tally.invalid else 0
+
+
+_Parsed = tuple[int, NewJob | AijobsError]
+
+
+def _read(
+    context: Context, numbered: Iterable[tuple[int, bytes]], defaults: Mapping[str, Any]
+) -> Iterator[_Parsed]:
+    settings = context.settings
+    now = context.clock.now()
+    bounds = {
+        "max_bytes": settings.limits.input_bytes + _OVERHEAD,
+        "max_depth": settings.limits.input_depth + 1,
+    }
+    for number, line in numbered:
+        try:
+            values = parse_object(line, what="the line", **bounds)
+            yield number, new_job(_request(values, defaults), settings, now=now)
+        except (UsageError, NotFound) as error:
+            yield number, error
+
+
+def _request(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Request:
+    given = {name.replace("-", "_"): value for name, value in values.items() if value is not None}
+    if not given.keys() <= _NAMES:
+        unknown = min(given.keys() - _NAMES)
+        raise InvalidInput(f"unknown name {unknown!r}", hint=f"names are {', '.join(sorted(_NAMES))}")
+    for name in _TEXTS & given.keys():
+        if not isinstance(given[name], str):
+            raise InvalidInput(f"{name} must be a text")
+    for name, read in _READERS.items():
+        if name in given:
+            given[name] = read(given[name], name)
+    wanted = {**defaults, **given}
+    if "at" in given or "delay" in given:  # a line that says when overrules a default of either kind
+        wanted |= {"at": given.get("at"), "delay": given.get("delay")}
+    if "type" not in wanted:
+        raise InvalidInput("the type is missing", hint='give each line a "type", or name one: enqueue TYPE')
+    return Request(**wanted)
+
+
+_READERS = {"delay": words.duration, "at": words.instant, "deadline": words.duration_or_instant}
+
+
+def _all_or_nothing(context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str) -> Tally:
+    """Check every line first; then one transaction, if there is nothing to complain of."""
+    tally = Tally()
+    numbers: list[int] = []
+    wanted: list[NewJob] = []
+    for chunk in _chunks(parsed):
+        for number, one in chunk:
+            if isinstance(one, NewJob):
+                numbers.append(number)
+                wanted.append(one)
+            else:
+                _complain(context, tally, number, one)
+        progress.advance(len(chunk))
+    if tally.invalid:
+        tally.refused = True
+        return tally
+    context.create_store()
+    answers = context.coordinator.enqueue_many(wanted, actor=actor)
+    tally.refused = any(isinstance(answer, Conflict) for answer in answers)
+    _count(context, tally, zip(numbers, answers, strict=True))
+    return tally
+
+
+def _take_the_good(context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str) -> Tally:
+    """A transaction every CHUNK lines; what is wrong is left out."""
+    tally = Tally()
+    context.create_store()
+    last = 0
+    try:
+        for chunk in _chunks(parsed):
+            good = [(number, one) for number, one in chunk if isinstance(one, NewJob)]
+            for number, one in chunk:
+                if isinstance(one, AijobsError):
+                    _complain(context, tally, number, one)
+            answers = context.coordinator.enqueue_many([n for _, n in good], actor=actor, keep_going=True)
+            _count(context, tally, zip([number for number, _ in good], answers, strict=True))
+            progress.advance(len(chunk))
+            last = chunk[-1][0]
+    except KeyboardInterrupt:
+        text = f"interrupted; lines up to {last} are taken ({tally.created} created)"
+        raise Interrupted(
+            text, hint="lines with a key may be given again: they are not enqueued twice"
+        ) from None
+    return tally
+
+
+def _chunks(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
+    while chunk := list(islice(parsed, CHUNK)):
+        yield chunk
+
+
+def _count(context: Context, tally: Tally, answers: Iterable[tuple[int, "Enqueued | Conflict"]]) -> None:
+    now = context.clock.now()
+    for number, answer in answers:
+        if isinstance(answer, Conflict):
+            _complain(context, tally, number, answer)
+            continue
+        if answer.duplicate:
+            tally.duplicates += 1
+        elif not tally.refused:
+            tally.created += 1
+        if context.json and not tally.refused:
+            context.printer.record({"line": number, **_shape(context, answer, now)})
+
+
+def _shape(context: Context, answer: "Enqueued", now: datetime) -> dict[str, Any]:
+    wait = poll_after(answer.job, context.settings, now=now)
+    return enqueued_shape(answer.job, duplicate=answer.duplicate, poll_after=wait, result=answer.result)
+
+
+def _complain(context: Context, tally: Tally, number: int, error: AijobsError) -> None:
+    if isinstance(error, Conflict):
+        tally.conflicts += 1
+    else:
+        tally.invalid += 1
+    if context.json:
+        context.printer.record({"line": number, "error": error_document(error)})
+    if tally.shown < _MOST_SHOWN:
+        context.printer.warn(f"line {number}: {error.message}")
+    elif tally.shown == _MOST_SHOWN:
+        context.printer.warn("more lines are wrong; --json lists them all")
+    tally.shown += 1
+
+
+def _summarise(context: Context, tally: Tally) -> None:
+    summary: dict[str, Any] = tally.counts()
+    if tally.refused:
+        reason = AijobsError(
+            "nothing was enqueued: some lines are wrong", hint="--keep-going takes the others"
+        )
+        reason.kind = "invalid_input" if tally.invalid else "key_conflict"
+        context.printer.say(f"{reason.message}; {reason.hint}")
+        summary["error"] = error_document(reason)
+    context.printer.emit_record(summary, lambda: context.printer.fields(tally.counts().items()))

@@ -1,0 +1,170 @@
+"""`aijobs enqueue`: accept one job, or many from a file."""
+
+import sys
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from aijobs.cli import words
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.inputs import read_input
+from aijobs.cli.options import Actor
+from aijobs.cli.shapes import enqueued_shape
+from aijobs.core.errors import UsageError
+from aijobs.core.model import Job, Status
+from aijobs.services.submission import Request, new_job, poll_after
+
+
+@notes(
+    """aijobs enqueue demo --input '{"text": "hello"}' --key order-7781 --user ana""",
+    "aijobs enqueue summarize --input-file article.json --wait --timeout 2m",
+    "aijobs enqueue --jsonl jobs.jsonl",
+    exits={
+        0: "accepted, or its key was known already (the same job is named); with --wait: it succeeded",
+        1: "with --wait: it did not succeed in time; with --keep-going: some lines were left out",
+        3: "no such job type",
+        4: "the key belongs to a job with another input, or to one that died or was cancelled",
+        5: "the store cannot be reached",
+    },
+)
+def enqueue(
+    ctx: typer.Context,
+    type_name: Annotated[str | None, typer.Argument(metavar="TYPE", help="The job type.")] = None,
+    dash: Annotated[str | None, typer.Argument(metavar="-", help="Read the input from stdin.")] = None,
+    value: Annotated[
+        str | None, typer.Option("--input", metavar="JSON", help="The input, a JSON object; {} if left out.")
+    ] = None,
+    input_file: Annotated[
+        str | None, typer.Option("--input-file", metavar="FILE", help="Read the input from a file.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: one job a (user, type, key)."),
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="For whom.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", help="Higher goes first (-1000 to 1000).")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="D", help="Not before this time has passed: 90s, 1h30m.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="T", help="Not before this time: ISO 8601, UTC if no zone.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="D", help="Give up after this time: 2h, or ISO 8601.")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option("--max-attempts", metavar="N", help="Attempts before it is given up.")
+    ] = None,
+    request_id: Annotated[
+        str | None, typer.Option("--request-id", metavar="R", help="Your own id of this request.")
+    ] = None,
+    jsonl: Annotated[
+        str | None,
+        typer.Option("--jsonl", metavar="FILE", help="Many jobs, one JSON object a line; - reads stdin."),
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="With --jsonl: take the good lines, leave out the others.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")] = False,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="D", help="With --wait: no longer than this.")
+    ] = None,
+    actor: Actor = None,
+) -> int:
+    """Accept a job, or many from a file.
+
+    A key makes it safe to ask again: within a user and a type, the same key with the same input names the
+    job that exists already. Keys are trimmed, compared by case and in Unicode NFC, and at most 255 characters
+    long.
+
+    A line of --jsonl has the names type, input, key, user, priority, delay, at, deadline, max_attempts and
+    request_id. What it leaves out is taken from the options. All lines are taken or none, unless
+    --keep-going.
+    """
+    context = context_of(ctx)
+    options: dict[str, Any] = {
+        "type": type_name,
+        "user": user,
+        "priority": priority,
+        "delay": words.duration(delay, "--delay"),
+        "at": words.instant(at, "--at"),
+        "deadline": words.duration_or_instant(deadline, "--deadline"),
+        "max_attempts": max_attempts,
+        "traceparent": context.environ.get("TRACEPARENT"),
+    }
+    given = {name: option for name, option in options.items() if option is not None}
+    if jsonl is not None:
+        _alone("--jsonl", {"--input": value, "--input-file": input_file, "-": dash, "--key": key,
+                           "--request-id": request_id, "--wait": wait or None})  # fmt: skip
+        from aijobs.cli.bulk import enqueue_lines
+
+        return enqueue_lines(context, jsonl, given, actor=context.actor(actor), keep_going=keep_going)
+    if type_name is None:
+        raise UsageError("the job type is missing", hint="aijobs enqueue TYPE, or --jsonl FILE")
+    limit = words.duration(timeout, "--timeout")
+    if keep_going:
+        raise UsageError("--keep-going goes with --jsonl only")
+    if timeout is not None and not wait:
+        raise UsageError("--timeout goes with --wait only")
+    body = read_input(value, input_file, dash, limits=context.settings.limits, printer=context.printer)
+    request = Request(input=body, key=key, request_id=request_id, **given)
+    return _enqueue_one(context, request, actor=context.actor(actor), wait=wait, timeout=limit)
+
+
+def _enqueue_one(
+    context: Context, request: Request, *, actor: str, wait: bool, timeout: timedelta | None
+) -> int:
+    new_job(request, context.settings, now=context.clock.now())  # refused before a store is made for it
+    store = context.create_store()
+    new = new_job(request, context.settings, now=store.clock.now())
+    answer = context.coordinator.enqueue(new, actor=actor)
+    job, result = answer.job, answer.result
+    if wait:
+        job = _wait(context, job, timeout)
+        with store.read() as tx:
+            from aijobs.store.jobs import result_of
+
+            result = result_of(tx, job.id)
+    _print(context, job, duplicate=answer.duplicate, result=result, waited=wait)
+    return 0 if not wait or job.status is Status.SUCCEEDED else 1
+
+
+def _wait(context: Context, job: Job, timeout: timedelta | None) -> Job:
+    from aijobs.services.waiting import find, wait_until_final
+
+    context.printer.say(f"waiting for job {job.id}; Ctrl-C ends the waiting, not the job")
+    try:
+        return wait_until_final(context.store, job.id, timeout=timeout)
+    except TimeoutError:
+        return find(context.store, job.id)
+
+
+def _print(context: Context, job: Job, *, duplicate: bool, result: str | None, waited: bool) -> None:
+    printer = context.printer
+    after = poll_after(job, context.settings, now=context.clock.now())
+    printer.emit(
+        enqueued_shape(job, duplicate=duplicate, poll_after=after, result=result),
+        lambda: printer.line(job.id),
+    )
+    if duplicate:
+        printer.say(
+            f"the key was known: this is job {job.id} ({job.status}), created {job.created_at:%F %T}Z"
+        )
+    if waited and result is not None and not printer.json:
+        printer.body(result)
+    elif waited and job.status is not Status.SUCCEEDED:
+        why = f": {job.last_error_class}" if job.last_error_class else ""
+        printer.warn(f"job {job.id} is {job.status}{why}; see aijobs inspect {job.id}")
+    elif not duplicate and after is not None and sys.stderr.isatty():
+        printer.say(f"{job.type} job accepted; see aijobs inspect {job.id}")
+
+
+def _alone(option: str, others: dict[str, object]) -> None:
+    """Refuse options that make no sense beside *option*."""
+    for name, value in others.items():
+        if value is not None:
+            raise UsageError(f"{name} does not go with {option}")

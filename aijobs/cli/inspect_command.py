@@ -1,0 +1,202 @@
+"""`aijobs inspect`: a list of jobs, or everything about one."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aijobs.cli import words
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.options import ErrorClassFilter, KeyFilter, Limit, Since, TypeFilter, UserFilter
+from aijobs.cli.shapes import execution_shape, job_detail_shape, job_shape, row_shape
+from aijobs.core.errors import NotFound, UsageError
+from aijobs.core.model import Job, Status
+from aijobs.core.timeline import timeline
+
+if TYPE_CHECKING:
+    from aijobs.store.jobs import Filter
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks of --watch."""
+
+_COLUMNS = ("ID", "TYPE", "USER", "STATUS", "ATTEMPTS", "NEXT", "LAST ERROR", "CREATED")
+
+
+@notes(
+    "aijobs inspect --status failed --status dead_letter --since 2h",
+    "aijobs inspect 019b7d6e-… --reveal",
+    "aijobs inspect 019b7d6e-… --watch",
+    exits={0: "shown", 3: "no such job", 5: "the store cannot be reached"},
+)
+def inspect(
+    ctx: typer.Context,
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The id of one job.")] = None,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", metavar="STATUS", help="Only these; may be repeated.")
+    ] = None,
+    type_name: TypeFilter = None,
+    user: UserFilter = None,
+    key: KeyFilter = None,
+    error_class: ErrorClassFilter = None,
+    since: Since = None,
+    limit: Limit = 50,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="CURSOR", help="Go on behind this cursor (an id).")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show again whenever it has changed.")] = False,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="With JOB: show input and result, which may be private.")
+    ] = False,
+) -> None:
+    """List jobs, newest first, or show everything about one.
+
+    STATUS is pending, processing, failed, succeeded, dead_letter or cancelled. With --json a list is
+    {jobs, next_cursor}; one job is {job, executions, timeline, input, result, notifications}.
+    """
+    context = context_of(ctx)
+    filters = (status, type_name, user, key, error_class, since, after)
+    if job_id is not None:
+        if any(value is not None for value in filters):
+            raise UsageError("filters do not go with JOB")
+        _show(context, watch=watch, look=lambda: _one(context, job_id, reveal=reveal))
+        return
+    if reveal:
+        raise UsageError("--reveal goes with JOB only")
+    from aijobs.store.jobs import Filter
+
+    wanted = Filter(
+        statuses=tuple(status or ()),
+        type=type_name,
+        user=user,
+        key=None if key is None else key.strip(),
+        error_class=error_class,
+        since=words.past(since, "--since", now=context.store.clock.now()),
+    )
+    _show(context, watch=watch, look=lambda: _list(context, wanted, limit=limit, after=after))
+
+
+_View = tuple[
+    dict[str, Any], Callable[[], object], bool
+]  # the document, how to print it, whether it is final
+
+
+def _show(context: Context, *, watch: bool, look: Callable[[], _View]) -> None:
+    document, plain, final = look()
+    if not watch:
+        context.printer.emit(document, plain)
+        return
+    context.printer.screen(document, plain)
+    never = threading.Event()
+    while not final:
+        never.wait(LOOK_EVERY)
+        seen = document
+        document, plain, final = look()
+        if document != seen:
+            context.printer.screen(document, plain)
+
+
+def _list(context: Context, wanted: "Filter", *, limit: int, after: str | None) -> _View:
+    from aijobs.store.jobs import page
+
+    with context.store.read() as tx:
+        found = page(tx, wanted, limit + 1, after)  # one more tells whether there is more
+    more = len(found) > limit
+    found = found[:limit]
+    cursor = found[-1].id if more else None
+    document = {"jobs": [job_shape(job) for job in found], "next_cursor": cursor}
+
+    def plain() -> None:
+        context.printer.table(_COLUMNS, map(_row, found), empty="no jobs")
+        if cursor:
+            context.printer.say(f"there are more: --after {cursor}")
+
+    return document, plain, False
+
+
+def _row(job: Job) -> tuple[object, ...]:
+    error = f"{job.last_error_class} {job.last_error_code or ''}".strip() if job.last_error_class else None
+    attempts = f"{job.attempts}/{job.max_attempts}"
+    when = job.next_run_at or job.locked_until
+    return job.id, job.type, job.user, job.status, attempts, when, error, job.created_at
+
+
+def _one(context: Context, job_id: str, *, reveal: bool) -> _View:
+    from aijobs.store import jobs
+
+    with context.store.read() as tx:
+        job = jobs.get(tx, job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id}", hint="aijobs inspect lists the newest jobs")
+        executions = jobs.executions_of(tx, job_id)
+        notifications = jobs.notifications_of(tx, job_id)
+        moments = timeline(
+            job,
+            executions=executions,
+            events=jobs.events_of(tx, job_id),
+            dead_letters=jobs.dead_letters_of(tx, job_id),
+            notifications=notifications,
+        )
+        texts = {"input": jobs.payload_of(tx, job_id), "result": jobs.result_of(tx, job_id)}
+    document: dict[str, Any] = {
+        "job": job_detail_shape(job),
+        "executions": [execution_shape(one) for one in executions],
+        "timeline": [asdict(moment) for moment in moments],
+        **_bodies(texts, reveal=reveal),
+        "notifications": [row_shape(row, without=("job_id", "lock_token")) for row in notifications],
+    }
+
+    def plain() -> None:
+        printer = context.printer
+        printer.fields(document["job"].items())
+        printer.section("attempts", len(executions))
+        printer.table(_EXECUTIONS, [_execution(one) for one in document["executions"]], empty="none yet")
+        printer.section("timeline", len(moments))
+        printer.table(("AT", "WHAT", "BY", "DETAIL"), [(m.at, m.what, m.actor, m.detail) for m in moments])
+        for name, text in texts.items():
+            hidden = "none" if text is None else f"hidden, {len(text)} characters; --reveal shows it"
+            printer.section(name, None if reveal and text is not None else hidden)
+            if reveal and text is not None:
+                printer.body(text)
+
+    return document, plain, job.status.final
+
+
+def _bodies(texts: dict[str, str | None], *, reveal: bool) -> dict[str, object]:
+    import json
+
+    bodies: dict[str, object] = {}
+    for name, text in texts.items():
+        bodies[name] = json.loads(text) if reveal and text is not None else None
+        bodies[f"has_{name}"] = text is not None
+    return bodies
+
+
+_EXECUTIONS = (
+    "ROUND",
+    "ATTEMPT",
+    "OUTCOME",
+    "ERROR",
+    "HTTP",
+    "PROVIDER",
+    "MODEL",
+    "WORKER",
+    "SECONDS",
+    "TOKENS",
+)
+
+
+def _execution(one: dict[str, Any]) -> tuple[object, ...]:
+    error = " ".join(part for part in (one["error_class"], one["error_code"]) if part) or None
+    known = (one["input_tokens"], one["output_tokens"])
+    tokens = None if known == (None, None) else "/".join("?" if n is None else str(n) for n in known)
+    seconds = one["elapsed_seconds"]
+    if seconds is None:
+        seconds = (one["finished_at"] - one["started_at"]).total_seconds()
+    attempt = f"{one['attempt']} (shadow)" if one["shadow"] else one["attempt"]
+    return (
+        one["round"], attempt, one["outcome"], error, one["http_status"], one["provider"], one["model"],
+        one["worker"], f"{seconds:.2f}", tokens,
+    )  # fmt: skip
