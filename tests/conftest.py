@@ -85,7 +85,7 @@ def sqlite_store_url(tmp_path: Path, sqlite_template: Path) -> str:
 
 @pytest.fixture
 def postgres_store_url(postgres_shared: Store) -> str:
-    """The URL of a PostgreSQL store with empty tables, emptied rather than made anew because that is quicker."""
+    """The URL of a PostgreSQL store with empty tables: emptied, which is quicker than to make them anew."""
     tables = "; ".join(
         f'DELETE FROM "{t.name}"' for t in reversed(metadata.sorted_tables) if t.name != "schema_version"
     )

@@ -15,7 +15,7 @@ _TABLES = {
         " AND relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = current_schema())"
     ),
 }
-# The wait is set in the same round trip, and for this transaction only: a pooler may give the session to others.
+# The wait is set in the same round trip, and for this transaction only: a pooler may hand the session on.
 _LOCK = text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:space, :key)")
 
 _LOCK_SPACE = 0x61696A62  # "aijb": keeps our advisory locks apart from other programs' in the same database
@@ -36,5 +36,5 @@ def take_lock(tx: Connection, key: int) -> None:
 
 
 def tables_present(tx: Connection, names: Iterable[str]) -> frozenset[str]:
-    """Those of *names* that are tables where ours would be made (PostgreSQL: in the first schema of the search path)."""
+    """Those of *names* that are tables already, on PostgreSQL in the first schema of the search path."""
     return frozenset(names) & frozenset(tx.execute(_TABLES[tx.dialect.name]).scalars())

@@ -1,5 +1,6 @@
 """The door to the store: a URL becomes a `Store`, whose transactions are the only way to the tables."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from aijobs.core.clock import Clock, SystemClock
 from aijobs.core.errors import StoreUnreachable, UsageError
 from aijobs.store import postgresql, schema, sqlite
 from aijobs.store.translate import translate
+
+log = logging.getLogger("aijobs.store")
 
 Tx = Connection
 """A transaction: what every function in this package works with."""
@@ -67,7 +70,7 @@ class Store:
     def _connected(self, engine: Engine) -> Connection:
         try:
             return engine.connect()
-        except (exc.OperationalError, exc.ProgrammingError, exc.DisconnectionError) as error:
+        except (exc.DBAPIError, exc.DisconnectionError) as error:
             if self.dialect == "sqlite":
                 raise
             raise postgresql.refused(error, location=self.location) from error
@@ -82,22 +85,23 @@ def open_store(
 ) -> Store:
     """Open the store at *url*; with *create*, one that does not exist or is empty is made.
 
-    *clock* replaces the store's own (the server's on PostgreSQL, the machine's on SQLite). *lock_wait* is how many
-    seconds a writer waits for another one on SQLite. Raises UsageError for a URL that makes no sense,
-    StoreUnreachable (also when there is no store and *create* is False; no file is left behind) and SchemaMismatch.
+    *clock* replaces the store's own (the server's on PostgreSQL, the machine's on SQLite). *lock_wait* is how
+    many seconds a writer waits for another one on SQLite. Raises UsageError for a URL that makes no sense,
+    SchemaMismatch, and StoreUnreachable, also when there is no store and *create* is False (no file is made).
     """
     target = parse_url(url)
-    made = target.drivername == "sqlite" and sqlite.make_ready(_path(target), create=create)
-    store = None
+    made = False
+    if target.drivername == "sqlite":
+        made = create and sqlite.make_file(_path(target), lambda path: _make_tables(path, target))
+        sqlite.require_file(_path(target))
+    store = attach(target, clock=clock, lock_wait=lock_wait)
     try:
-        store = attach(target, clock=clock, lock_wait=lock_wait)
-        store.created = schema.ensure(store, create=create)
+        store.created = schema.ensure(store, create=create) or made
     except BaseException:
-        if store is not None:
-            store.close()
-        if made:
-            sqlite.remove_if_empty(_path(target))
+        store.close()
         raise
+    for warning in store.warnings:
+        log.warning("%s", warning)
     return store
 
 
@@ -117,6 +121,15 @@ def attach(target: URL, *, clock: Clock | None = None, lock_wait: float = sqlite
     return Store(text, engine, location=location, clock=clock or server_clock)
 
 
+def _make_tables(path: Path, target: URL) -> None:
+    store = attach(target.set(database=str(path)))
+    store.location = str(_path(target))  # an error should name the file that was asked for
+    try:
+        schema.ensure(store, create=True)
+    finally:
+        store.close()
+
+
 def parse_url(text: str) -> URL:
     """*text* as a URL of a store. Raises UsageError, which never repeats *text*: it may hold a password."""
     try:
@@ -127,6 +140,8 @@ def parse_url(text: str) -> URL:
     if scheme == "sqlite":
         return _sqlite_url(url)
     if scheme in _POSTGRESQL:
+        if "@" in (url.host or ""):
+            raise UsageError("the database URL has more than one @", hint="write @ in a password as %40")
         return url.set(drivername="postgresql")
     raise UsageError(f"a job store is SQLite or PostgreSQL, not {scheme!r}", hint=f"write {_FORMS}")
 
@@ -144,7 +159,7 @@ def _sqlite_url(url: URL) -> URL:
 
 
 def _no_url(text: str) -> UsageError:
-    if text and ":" not in text:
+    if text and ":" not in text and "@" not in text:
         return UsageError(f"not a database URL: {text}", hint=f"for a file write sqlite:///{text}")
     return UsageError("the database URL cannot be understood", hint=f"write {_FORMS}")
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL store: how we connect, and the server's clock, by which all machines of one store agree on the time."""
+"""A PostgreSQL store: how we connect, and the server's clock, by which all machines agree on the time."""
 
 import select
 import threading
@@ -72,8 +72,8 @@ class ServerClock:
 def open_engine(url: URL, clock: ServerClock) -> Engine:
     """An engine over the server at *url* (as `parse_url` gives it).
 
-    Nothing depends on session state, so a transaction pooler may stand between: every setting is made inside a
-    transaction, and with `prepare_threshold=none` in the URL no statement is prepared on the server.
+    Nothing depends on session state, so a transaction pooler may stand between: every setting is made inside
+    a transaction, and with `prepare_threshold=none` in the URL no statement is prepared on the server.
     """
     query = dict(url.query)
     prepare = _prepare_threshold(query.pop("prepare_threshold", None))
@@ -109,10 +109,10 @@ def location_of(url: URL) -> str:
 
 
 def refused(error: Exception, *, location: str) -> StoreUnreachable:
-    """A failed attempt to connect, with the server's (or the resolver's) own sentence, which never has the password."""
+    """A failed attempt to connect, in the server's or the resolver's words, which never have the password."""
     orig = getattr(error, "orig", None) or error
     connection = getattr(orig, "pgconn", None)
-    if connection is not None and connection.needs_password and not connection.used_password:
+    if connection is not None and connection.needs_password:
         hint = "the server asks for a password: put it in the URL, in PGPASSWORD or in ~/.pgpass"
     else:
         hint = "check host, port, user, password and database name in the URL, and that the server runs"
@@ -166,7 +166,7 @@ def _checked_out(connection: Any, record: Any, clock: ServerClock) -> None:
 
 
 def _has_news(connection: Any) -> bool:
-    """Whether the server said something unasked: for a connection at rest that means it hung up, or is about to."""
+    """Whether the server said something unasked: to a connection at rest it only says that it hangs up."""
     if connection.closed:
         return True
     poll = select.poll()

@@ -71,7 +71,7 @@ def _create(store: "Store") -> bool:
 
 
 def make_tables(tx: Connection, *, location: str) -> None:
-    """Make every table and stamp the version. Raises SchemaMismatch when a table of another program is in the way."""
+    """Make every table and stamp the version; SchemaMismatch when another program's table is in the way."""
     foreign = dialect.tables_present(tx, metadata.tables)
     if foreign:
         raise SchemaMismatch(

@@ -1,10 +1,11 @@
-"""An SQLite store: one file on one machine. Checks it before SQLite gets to make a new one, and opens it our way."""
+"""An SQLite store: one file on one machine. Checks the path before SQLite makes a new file of a mistake."""
 
-import errno
 import logging
 import os
 import sqlite3
 import stat
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +26,7 @@ _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "glusterfs", "lustre", "beegfs"}
 )
 _NO_STORE_HINT = "check the path; `aijobs db upgrade` makes a new store there"
+_RIGHTS_HINT = "check that this user may write to the folder, and that the disk has space"
 
 
 def resolve(path: str) -> Path:
@@ -35,49 +37,54 @@ def resolve(path: str) -> Path:
         raise StoreUnreachable(f"no such home directory: {path}", hint="write the path in full") from None
 
 
-def make_ready(path: Path, *, create: bool) -> bool:
-    """Check that *path* can hold a store, making an empty file (mode 0600) with *create*; True when it was made.
+def require_file(path: Path) -> None:
+    """Check that *path* is a file a store may be in. Raises StoreUnreachable.
 
-    Raises StoreUnreachable. Nothing is left behind by a refusal: SQLite itself would make an empty database out
-    of a typing mistake.
+    Done before SQLite sees the path, because SQLite makes an empty database out of a mistyped one.
     """
-    if not path.parent.is_dir():
-        raise StoreUnreachable(f"no such directory: {path.parent}", hint="make it first, or check the path")
-    if create and _make(path):
-        return True
+    _require_folder(path)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise StoreUnreachable(f"no job store at {path}", hint=_NO_STORE_HINT) from None
     except OSError as error:
-        raise StoreUnreachable(
-            f"cannot open {path}: {error.strerror}", hint="check the path and its rights"
-        ) from None
+        raise StoreUnreachable(f"cannot open {path}: {error.strerror}", hint=_RIGHTS_HINT) from None
     if not stat.S_ISREG(mode):
         what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
         raise StoreUnreachable(f"{path} is {what}", hint="name the store's file")
     _check_rights(path)
-    return False
 
 
-def remove_if_empty(path: Path) -> None:
-    """Take back a file that `make_ready` made, unless something has been written to it since."""
-    beside = [Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")]
-    if (
-        path.exists()
-        and path.stat().st_size == 0
-        and not any(p.exists() and p.stat().st_size for p in beside)
-    ):
-        for leftover in (path, *beside):
-            leftover.unlink(missing_ok=True)
+def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
+    """Make the file *path*, readable by its owner only, unless it exists; True when this call made it.
+
+    It is filled under another name and then linked, so that nobody ever meets half a store, and a failure
+    leaves nothing behind. Raises StoreUnreachable, and what *fill* raises.
+    """
+    _require_folder(path)
+    if path.exists():
+        return False
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+    except OSError as error:
+        raise StoreUnreachable(
+            f"cannot make a job store at {path}: {error.strerror}", hint=_RIGHTS_HINT
+        ) from None
+    os.close(descriptor)
+    try:
+        fill(Path(name))
+        return _publish(Path(name), path)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            Path(name + suffix).unlink(missing_ok=True)
 
 
 def open_engine(path: Path, *, lock_wait: float) -> Engine:
     """An engine over the file at *path*, which must exist.
 
-    A transaction begins with BEGIN IMMEDIATE: one that only turns into a writer later fails at once when another
-    process has written meanwhile, whatever the wait. With the execution option `aijobs_read` it is a plain BEGIN,
-    and the connection refuses to write.
+    A transaction begins with BEGIN IMMEDIATE: one that turns into a writer later fails at once when another
+    process has written meanwhile, whatever the wait. With the execution option `aijobs_read` it is a plain
+    BEGIN, and the connection refuses to write.
     """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -92,7 +99,7 @@ def open_engine(path: Path, *, lock_wait: float) -> Engine:
 
 
 def connect(path: Path, *, lock_wait: float) -> sqlite3.Connection:
-    """One connection to the existing file at *path*, with our settings; usable from any thread, one at a time."""
+    """One connection to the existing file at *path*, with our settings; for any thread, one at a time."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw",
         uri=True,
@@ -111,7 +118,7 @@ def connect(path: Path, *, lock_wait: float) -> sqlite3.Connection:
 
 
 def network_file_system(path: Path, mounts: str) -> str | None:
-    """The type of the network file system *path* lies on, by the text of /proc/mounts; None when it is local."""
+    """The network file system under *path*, by the text of /proc/mounts; None when it is local."""
     best, kind = -1, ""
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -131,28 +138,28 @@ def warnings_for(path: Path) -> tuple[str, ...]:
         return ()
     if kind is None:
         return ()
-    return (
-        f"{path} is on a network file system ({kind}): SQLite can lose or damage data there; "
-        "use a local disk, or PostgreSQL for several machines",
-    )
+    advice = "SQLite can lose or damage data there; use a local disk, or PostgreSQL for several machines"
+    return (f"{path} is on a network file system ({kind}): {advice}",)
 
 
-def _make(path: Path) -> bool:
+def _require_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise StoreUnreachable(f"no such directory: {path.parent}", hint="make it first, or check the path")
+
+
+def _publish(made: Path, path: Path) -> bool:
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        path.hardlink_to(made)
     except FileExistsError:
-        return False
-    except OSError as error:
-        raise StoreUnreachable(
-            f"cannot make a job store at {path}: {error.strerror}", hint=_make_hint(error)
-        ) from None
+        return False  # another process was faster; its store is as good as ours
+    except OSError:  # a file system without links
+        made.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # a job accepted by this store must not vanish with the file's name
+    finally:
+        os.close(folder)
     return True
-
-
-def _make_hint(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free disk space, then run the command again"
-    return "check that this user may write to the folder"
 
 
 def _check_rights(path: Path) -> None:
@@ -169,7 +176,7 @@ def _use_wal(connection: sqlite3.Connection, path: Path) -> None:
     """WAL is a property of the file. Asked for only when needed: to switch takes a lock nobody waits for."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
-    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    mode: str = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal":
         log.warning(
             "%s cannot use a write-ahead log (%s); readers and writers will wait for each other", path, mode

