@@ -77,6 +77,8 @@ REPLIES: Mapping[str, str] = MappingProxyType(
         "400_context": "the prompt is too long",
         "400_policy": "refused by the content policy",
         "402_inflight": "too much money in flight: a 402 that may be retried",
+        "400_echo": "a bad request, and the error repeats the input",
+        "401_echo_key": "a wrong key, and the error repeats it",
         "422_budget": "a gateway's budget is used up",
         "503_overloaded": "overloaded, Retry-After: NUMBER seconds (1)",
         "500_no_retry": "a server error with x-should-retry: false",

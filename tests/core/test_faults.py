@@ -55,7 +55,7 @@ def test_all_wrong_rules_are_named_at_once() -> None:
     "spec", ["poll_queued_forever", "600", "399", "poll_", "429:1.5", "429:0", "429x", "=2"]
 )
 def test_what_means_nothing_is_refused(spec: str) -> None:
-    with pytest.raises(ValueError, match="fault|chance"):
+    with pytest.raises(ValueError, match=r"fault|chance"):
         parse_faults(spec)
 
 
