@@ -1,7 +1,5 @@
 """Fixtures for everybody: a store on each database, a clock that stands still, chance that repeats itself."""
 
-import contextlib
-import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,7 +20,6 @@ for _name in [name for name in os.environ if name.startswith(("AIJOBS_", "PG"))]
     del os.environ[_name]
 
 _BOTH = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
-_numbers = itertools.count(1)
 
 
 @pytest.fixture
@@ -44,10 +41,20 @@ def postgres_server() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def own_server(postgres_server: Server) -> Iterator[Server]:
+    """A PostgreSQL that is ours to configure, even when the tests were given somebody's."""
+    if postgres_server.socket_dir is not None:
+        yield postgres_server
+        return
+    with running_server(None) as server:
+        yield server
+
+
 @pytest.fixture
 def postgres_url(postgres_server: Server) -> Iterator[str]:
     """The URL of an empty PostgreSQL schema of this test's own."""
-    with _schema(postgres_server) as url:
+    with postgres_server.new_schema() as url:
         yield url
 
 
@@ -105,15 +112,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def postgres_shared(postgres_server: Server) -> Iterator[Store]:
     """A PostgreSQL schema whose tables are made once for all tests that use `store`."""
-    with _schema(postgres_server) as url:
+    with postgres_server.new_schema() as url:
         shared = open_store(url, create=True)
         yield shared
         shared.close()
-
-
-@contextlib.contextmanager
-def _schema(server: Server) -> Iterator[str]:
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    server.execute(f"CREATE SCHEMA {name}")
-    yield server.url_of(schema=name)
-    server.execute(f"DROP SCHEMA {name} CASCADE")

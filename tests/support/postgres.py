@@ -8,6 +8,7 @@ skipped PostgreSQL test would look like a passed one.
 import contextlib
 import ctypes
 import importlib.util
+import itertools
 import os
 import pwd
 import shutil
@@ -42,6 +43,7 @@ _SETTINGS = {
 }
 _SOCKET_PATH_LIMIT = 100  # bytes; sockaddr_un has room for 108 on Linux and 104 on macOS
 _PR_SET_PDEATHSIG = 1
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,16 @@ class Server:
         if schema is not None:
             url = url.update_query_dict({"options": f"-csearch_path={schema}"})
         return url.render_as_string(hide_password=False)
+
+    @contextlib.contextmanager
+    def new_schema(self) -> Iterator[str]:
+        """The URL of an empty schema that is dropped afterwards."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        self.execute(f"CREATE SCHEMA {name}")
+        try:
+            yield self.url_of(schema=name)
+        finally:
+            self.execute(f"DROP SCHEMA {name} CASCADE")
 
     def execute(self, *statements: str) -> None:
         """Run *statements* as the owner, each in a transaction of its own."""
