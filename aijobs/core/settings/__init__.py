@@ -4,7 +4,6 @@ Every default stands here and nowhere else. Durations are `timedelta`, secrets h
 that is not there raises NotFound with the nearest one that is.
 """
 
-import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -13,16 +12,24 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, SecretStr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    model_validator,
+)
 
 from aijobs import __version__
 from aijobs.core.errors import NotFound
 from aijobs.core.settings.alerts import AlertRule, AlertSettings
+from aijobs.core.settings.consistency import closest, inconsistencies
 from aijobs.core.settings.fields import Name, Section, part
 from aijobs.core.settings.jobs import BackgroundSettings, FallbackSettings, ShadowSettings, TypeSettings
 from aijobs.core.settings.notify import NotifySettings
 from aijobs.core.settings.providers import BreakerSettings, Kind, ProviderSettings
-from aijobs.core.settings.references import broken_references
 from aijobs.core.settings.retry import NEVER, ClassRetry, RetryBudget, RetrySettings
 from aijobs.core.settings.running import (
     Concurrency,
@@ -62,6 +69,7 @@ __all__ = [
     "TypeSettings",
     "WorkerSettings",
     "closest",
+    "with_built_in",
 ]
 
 DEFAULT_DATABASE = "sqlite:///aijobs.db"
@@ -74,10 +82,14 @@ BUILT_IN: Mapping[str, Mapping[str, Any]] = {
 T = TypeVar("T")
 
 
-def closest(name: str, names: Iterator[str] | Mapping[str, Any]) -> str | None:
-    """Which of *names* a person who typed *name* may have meant."""
-    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
-    return found[0] if found else None
+def with_built_in(data: Mapping[str, Any]) -> dict[str, Any]:
+    """*data* with the built-in provider and type, where it does not define them itself."""
+    merged = dict(data)
+    for section, entries in BUILT_IN.items():
+        given = merged.get(section)
+        if given is None or isinstance(given, Mapping):
+            merged[section] = {**entries, **(given or {})}
+    return merged
 
 
 def _priced(value: object) -> object:
@@ -118,20 +130,13 @@ class Settings(Section):
     @model_validator(mode="before")
     @classmethod
     def _with_the_built_in(cls, data: object) -> object:
-        if not isinstance(data, Mapping):
-            return data
-        merged = dict(data)
-        for section, entries in BUILT_IN.items():
-            given = merged.get(section)
-            if given is None or isinstance(given, Mapping):
-                merged[section] = {**entries, **(given or {})}
-        return merged
+        return with_built_in(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
-    def _refers_to_what_is_there(self) -> Self:
-        broken = next(iter(broken_references(self.model_dump())), None)
-        if broken:
-            raise ValueError(f"{'.'.join(map(str, broken.path))}: {broken.message}")
+    def _agrees_with_itself(self, info: ValidationInfo) -> Self:
+        if not info.context:  # the loader looks for itself, at the places in the file
+            for one in inconsistencies(self.model_dump()):
+                raise ValueError(f"{'.'.join(map(str, one.path))}: {one.message}")
         return self
 
     @property
@@ -180,11 +185,13 @@ class Settings(Section):
         valid = [price for price in self.prices.get(model, ()) if price.since is None or price.since <= day]
         return max(valid, key=lambda price: (price.since is not None, price.since or day), default=None)
 
-    def code_version(self, name: str) -> str:
-        """The version that job type *name* runs under: its own or ours, and a hash of all its settings."""
+    def code_version_of(self, name: str) -> str | None:
+        """What version *name* runs under: its own or ours, and a hash of its settings. None: no such type."""
+        if name not in self.types:
+            return None
         known = self._code_versions.get(name)
         if known is None:
-            settings = self.type(name)
+            settings = self.types[name]
             text = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()[:8]
             known = self._code_versions[name] = f"{settings.version or __version__}+{digest}"

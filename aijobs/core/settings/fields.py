@@ -231,10 +231,10 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 def _given(value: object, info: ValidationInfo) -> object:
     """Hand what a file spelled out to the loader, which knows where it came from and refuses literals."""
-    if info.context and isinstance(value, str):
-        value = info.context["secret"](value)
+    if info.context and not isinstance(value, SecretStr):
+        value = info.context["source"].secret(value)
     if isinstance(value, str):
-        value = value.strip()
+        value = str(value).strip()
         if not value:
             raise ValueError("the secret is empty")
         if not value.isprintable():
@@ -259,12 +259,25 @@ SigningSecrets = Annotated[tuple[SigningSecret, ...], BeforeValidator(_listed)]
 """One or several: while a secret is rotated, both sign and both are accepted."""
 
 
-def _quiet(value: object) -> object:
-    return str(value) if isinstance(value, str) else value
+def _header_values(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    headers = {name: text for name, text in value.items() if text is not None}
+    if info.context:
+        headers = {name: info.context["source"].header(name, text) for name, text in headers.items()}
+    return headers
 
 
-HeaderValue = Annotated[SecretStr, BeforeValidator(_quiet), _hidden]
-"""A header may carry a credential, so its value is never shown."""
+def _header_value(value: SecretStr) -> SecretStr:
+    _printable(value.get_secret_value())
+    return value
+
+
+Headers = Annotated[
+    dict[HeaderName, Annotated[SecretStr, AfterValidator(_header_value), _hidden]],
+    BeforeValidator(_header_values),
+]
+"""A header may carry a credential, so no value is ever shown."""
 
 
 # --- Free data ------------------------------------------------------------------------------------

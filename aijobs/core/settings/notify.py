@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 from aijobs.core.settings.fields import (
     Duration,
     Flag,
-    HeaderName,
-    HeaderValue,
+    Headers,
     Interval,
     Section,
     SigningSecrets,
@@ -41,10 +40,7 @@ class NotifySettings(Section):
     secret: Annotated[
         SigningSecrets, Field(description="webhook: signs it (whsec_...); a list while it is rotated")
     ] = ()
-    headers: Annotated[
-        dict[HeaderName, HeaderValue],
-        Field(description="webhook: more headers; never shown", default_factory=dict),
-    ]
+    headers: Annotated[Headers, Field(description="webhook: more headers; never shown", default_factory=dict)]
     allow_private: Annotated[
         Flag, Field(description="webhook: addresses inside your own network are allowed")
     ] = False

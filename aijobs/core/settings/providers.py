@@ -14,8 +14,8 @@ from aijobs.core.settings.fields import (
     Duration,
     Flag,
     HeaderName,
+    Headers,
     HeaderText,
-    HeaderValue,
     Interval,
     Pattern,
     RateField,
@@ -45,6 +45,7 @@ _K = Kind
 _MODELS = frozenset({_K.OPENAI_RESPONSES, _K.OPENAI_CHAT, _K.ANTHROPIC})
 _REMOTE = _MODELS | {_K.HTTP}
 _OPENAI = frozenset({_K.OPENAI_RESPONSES, _K.OPENAI_CHAT})
+HAVE_BACKGROUND = frozenset({_K.OPENAI_RESPONSES, _K.SIMULATOR})
 _ONLY_FOR = MappingProxyType(
     {
         "base_url": _REMOTE | {_K.SIMULATOR},
@@ -55,7 +56,7 @@ _ONLY_FOR = MappingProxyType(
         "project": _OPENAI,
         "headers": _REMOTE,
         "anthropic_version": frozenset({_K.ANTHROPIC}),
-        "supports_background": frozenset({_K.OPENAI_RESPONSES, _K.SIMULATOR}),
+        "supports_background": _REMOTE | {_K.SIMULATOR},
         "connect_timeout": _REMOTE,
         "method": frozenset({_K.HTTP}),
         "path": frozenset({_K.HTTP}),
@@ -108,9 +109,7 @@ class ProviderSettings(Section):
     api_key: Annotated[Secret | None, Field(description="credential, by ${NAME} or file:PATH only")] = None
     auth_header: Annotated[
         HeaderName | None,
-        Field(
-            description="header that carries api_key bare; default Authorization: Bearer, or as the kind has it"
-        ),
+        Field(description="header that carries api_key bare; default: as its kind has it"),
     ] = None
     webhook_secret: Annotated[
         SigningSecrets, Field(description="what signs its webhooks; a list while it is rotated")
@@ -120,10 +119,7 @@ class ProviderSettings(Section):
     )
     organization: Annotated[HeaderText | None, Field(description="OpenAI-Organization")] = None
     project: Annotated[HeaderText | None, Field(description="OpenAI-Project")] = None
-    headers: Annotated[
-        dict[HeaderName, HeaderValue],
-        Field(description="more request headers; never shown", default_factory=dict),
-    ]
+    headers: Annotated[Headers, Field(description="more request headers; never shown", default_factory=dict)]
     anthropic_version: Annotated[HeaderText, Field(description="anthropic-version")] = "2023-06-01"
     concurrency: Annotated[Slots | None, Field(description="calls at once over all workers; 0 pauses")] = None
     rate: Annotated[RateField | None, Field(description="starts over time, over all workers")] = None
@@ -172,6 +168,8 @@ class ProviderSettings(Section):
             raise ValueError("kind python needs `callable: package.module:function`")
         if self.kind is Kind.HTTP and not self.base_url:
             raise ValueError("kind http needs `base_url`")
+        if self.api_key and self.api_key in self.webhook_secret:
+            raise ValueError("webhook_secret and api_key are the same: the provider has one for each")
         return self
 
     @property
@@ -184,4 +182,4 @@ class ProviderSettings(Section):
         """Whether a type may ask it for background mode."""
         if self.supports_background is not None:
             return self.supports_background
-        return self.kind in (Kind.OPENAI_RESPONSES, Kind.SIMULATOR)
+        return self.kind in HAVE_BACKGROUND

@@ -1,0 +1,221 @@
+"""What pydantic finds wrong, as faults with a place in the file and words for whoever wrote it."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from aijobs.core.config.document import Document, Path
+from aijobs.core.config.scalars import EnvironmentText, misread, resolve
+from aijobs.core.durations import format_duration
+from aijobs.core.model import ErrorClass
+from aijobs.core.settings import Settings, closest
+
+_SIMPLE = {
+    "missing": "required, and not there",
+    "int_type": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "int_parsing": "a whole number is needed",
+    "float_type": "a number is needed",
+    "float_parsing": "a number is needed",
+    "bool_type": "true or false is needed",
+    "string_type": "text is needed",
+    "dict_type": "a mapping (key: value) is needed",
+    "model_type": "a mapping (key: value) is needed",
+    "model_attributes_type": "a mapping (key: value) is needed",
+    "tuple_type": "a list is needed",
+    "list_type": "a list is needed",
+    "date_type": "a day is needed, like 2026-01-31",
+    "date_from_datetime_parsing": "a day is needed, like 2026-01-31",
+    "finite_number": "a finite number is needed",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "must be at least {}"),
+    "greater_than": ("gt", "must be more than {}"),
+    "less_than_equal": ("le", "must be at most {}"),
+    "less_than": ("lt", "must be less than {}"),
+    "string_too_long": ("max_length", "must have at most {} characters"),
+    "too_long": ("max_length", "must have at most {} entries"),
+    "too_short": ("min_length", "must have at least {} entry"),
+    "string_too_short": ("min_length", "must not be empty"),
+}
+NUMBERS = frozenset({"int_type", "float_type", "bool_type"})
+
+
+def report(error: ValidationError, document: Document) -> None:
+    """Add every fault of *error* to *document*, except where that place has one already."""
+    for one in error.errors(include_url=False, include_input=False):
+        location = one["loc"]
+        key_is_meant = bool(location) and location[-1] == "[key]"
+        path = in_file(location[:-1] if key_is_meant else location, document.data)
+        if any(path[: len(broken)] == broken for broken in document.broken):
+            continue
+        message, hint = _say(one, path, document)
+        spot = document.keys.get(path) if key_is_meant or one["type"] == "extra_forbidden" else None
+        document.fault(path, message, spot=spot, hint=hint)
+
+
+def in_file(location: tuple[str | int, ...], data: object) -> Path:
+    """*location* in pydantic's data as a path in the file, where one value may stand for a list of one."""
+    path: list[str | int] = []
+    for part in location:
+        if isinstance(part, int):
+            if not isinstance(data, list):
+                continue
+            data = data[part] if part < len(data) else None
+        else:
+            data = data.get(part) if isinstance(data, Mapping) else None
+        path.append(part)
+    return tuple(path)
+
+
+def at(path: Path, data: object) -> object:
+    """The value at *path*, or None."""
+    for part in path:
+        if isinstance(data, Mapping):
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        else:
+            return None
+    return data
+
+
+def _say(error: Any, path: Path, document: Document) -> tuple[str, str | None]:
+    kind, details = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown(path)
+    if kind == "value_error":
+        message = str(details["error"])
+        return message, _misreading(path, document) if "is not a duration" in message else None
+    if kind in ("literal_error", "enum"):
+        return _choice(str(details["expected"]), at(path, document.data), path, document)
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return words.format(_plain(details[bound])) + _other_bound(kind, path), None
+    message = _SIMPLE.get(kind, error["msg"])
+    if kind == "missing":
+        return message, None
+    return message + _instead(at(path, document.data)), _misreading(path, document)
+
+
+def _unknown(path: Path) -> tuple[str, str | None]:
+    key = str(path[-1])
+    known = _keys_at(path[:-1])
+    if path[:-1] == ("retry",) and key in set(ErrorClass):
+        return f"{key} is never retried: trying again cannot help", None
+    near = closest(key, dict.fromkeys(known))
+    return f"unknown key {key!r}", f"did you mean {near!r}?" if near else f"known here: {', '.join(known)}"
+
+
+def _choice(expected: str, given: object, path: Path, document: Document) -> tuple[str, str | None]:
+    words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
+    near = closest(given, dict.fromkeys(words)) if isinstance(given, str) else None
+    hint = f"did you mean {near!r}?" if near else _misreading(path, document)
+    return f"must be one of: {', '.join(words)}", hint
+
+
+def _instead(value: object) -> str:
+    match value:
+        case bool():
+            return f", not {'true' if value else 'false'}"
+        case int() | float():
+            return f", not the number {value}"
+        case str():
+            return ", not text"
+        case list():
+            return ", not a list"
+        case dict():
+            return ", not a mapping"
+        case _:
+            return ""
+
+
+def _misreading(path: Path, document: Document) -> str | None:
+    """What the spelling of the value at *path* explains."""
+    value, source = at(path, document.data), document.sources.get(path)
+    if source is None or isinstance(value, EnvironmentText):
+        return None
+    spot = document.values[path]
+    if isinstance(value, str):
+        if spot.spelled is not None:
+            return misread(source)
+        return "remove the quotes" if not isinstance(resolve(source), str | None) else None
+    return (
+        f'quote it if text is meant: "{source}"' if spot.spelled is not None and value is not None else None
+    )
+
+
+def _plain(bound: object) -> str:
+    return format_duration(bound) if isinstance(bound, timedelta) else str(bound)
+
+
+def _other_bound(kind: str, path: Path) -> str:
+    """The other end of the range, so that one look is enough."""
+    if kind not in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
+        return ""
+    limits = dict(_limits_at(path))
+    low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
+    return f" (allowed: {_plain(low)} to {_plain(high)})" if low is not None and high is not None else ""
+
+
+# --- The model behind a path ----------------------------------------------------------------------
+
+
+def _keys_at(path: Path) -> list[str]:
+    models = [kind for kind in _unwrapped(_annotation_at(path)) if _is_model(kind)]
+    return [field.alias or name for model in models for name, field in model.model_fields.items()]
+
+
+def _limits_at(path: Path) -> Iterator[tuple[str, object]]:
+    field = _field_at(path)
+    for constraint in field.metadata if field else ():
+        for name in ("ge", "gt", "le", "lt"):
+            bound = getattr(constraint, name, None)
+            if bound is not None:
+                yield name, bound
+
+
+def _field_at(path: Path) -> Any:
+    if not path:
+        return None
+    for kind in _unwrapped(_annotation_at(path[:-1])):
+        if _is_model(kind):
+            for name, field in kind.model_fields.items():
+                if path[-1] in (name, field.alias):
+                    return field
+    return None
+
+
+def _annotation_at(path: Path) -> Any:
+    if not path:
+        return Settings
+    field = _field_at(path)
+    if field is not None:
+        return field.annotation
+    for kind in _unwrapped(_annotation_at(path[:-1])):
+        if get_origin(kind) is dict:
+            return get_args(kind)[1]
+        if get_origin(kind) is tuple:
+            return get_args(kind)[0]
+    return None
+
+
+def _unwrapped(annotation: Any) -> Iterator[Any]:
+    """The plain types in an annotation: out of Annotated, unions and lists of one kind."""
+    if get_origin(annotation) in (Union, UnionType):
+        for inner in get_args(annotation):
+            yield from _unwrapped(inner)
+    elif hasattr(annotation, "__metadata__"):
+        yield from _unwrapped(annotation.__origin__)
+    elif get_origin(annotation) is tuple:
+        yield annotation
+        yield from _unwrapped(get_args(annotation)[0])
+    else:
+        yield annotation
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
