@@ -24,13 +24,14 @@ _CANCELLED = Status.CANCELLED.value
 
 _ON_KEY = [_c.user, _c.type, _c.key]
 _WHERE_KEYED = _c.key.is_not(None) & _c.key_released_at.is_(None)
+_COUNTED = {"preserve_rowcount": True}  # SQLAlchemy forgets how many rows an INSERT wrote unless asked
 _CREATE = {
-    "sqlite": sqlite.insert(jobs).on_conflict_do_nothing(_ON_KEY, _WHERE_KEYED),
-    "postgresql": postgresql.insert(jobs).on_conflict_do_nothing(
-        index_elements=_ON_KEY, index_where=_WHERE_KEYED
-    ),
+    "sqlite": sqlite.insert(jobs).on_conflict_do_nothing(_ON_KEY, _WHERE_KEYED).execution_options(**_COUNTED),
+    "postgresql": postgresql.insert(jobs)
+    .on_conflict_do_nothing(index_elements=_ON_KEY, index_where=_WHERE_KEYED)
+    .execution_options(**_COUNTED),
 }
-_CREATE_UNKEYED = insert(jobs)
+_CREATE_UNKEYED = insert(jobs).execution_options(**_COUNTED)
 
 _LOCKED = select(*COLUMNS).where(_c.id.in_(bindparam("job_ids", expanding=True))).with_for_update()
 _BY_KEY = select(*COLUMNS).where(
@@ -149,6 +150,17 @@ _PARK = (
         updated_at=bindparam("now"),
     )
 )
+_HASTEN = (
+    update(jobs)
+    .where(
+        _c.provider_job_id == bindparam("of_provider_job"),
+        _c.status == _PROCESSING,
+        _c.parked_at.is_not(None),
+    )
+    .values(locked_until=bindparam("now"), updated_at=bindparam("now"))
+    .returning(_c.id)
+)
+_BY_PROVIDER_JOB = select(*COLUMNS).where(_c.provider_job_id == bindparam("of_provider_job"))
 _ASK_TO_CANCEL = (
     update(jobs)
     .where(*_GUARD)
@@ -251,6 +263,16 @@ def move(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now:
 def park(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now: datetime) -> int:
     """Running jobs are left to their provider until the next poll; how many rows matched."""
     return tx.execute(_PARK, [_guard(job) | dict(values) | {"now": now} for job, values in found]).rowcount
+
+
+def hasten(tx: Connection, provider_job_id: str, now: datetime) -> list[str]:
+    """Make the next look at a parked job due now; the ids of the jobs it concerns."""
+    return list(tx.execute(_HASTEN, {"of_provider_job": provider_job_id, "now": now}).scalars())
+
+
+def by_provider_job(tx: Connection, provider_job_id: str) -> list[Job]:
+    """The jobs, in whatever state, that carry this id of a provider's."""
+    return [job_from(row) for row in tx.execute(_BY_PROVIDER_JOB, {"of_provider_job": provider_job_id})]
 
 
 def ask_to_cancel(tx: Connection, job: Job, now: datetime) -> int:

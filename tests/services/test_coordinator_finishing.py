@@ -84,17 +84,17 @@ def test_every_failed_attempt_stays_in_the_history_until_the_last_makes_a_dead_l
 ):
     job = claimed(coordinator, max_attempts=3)
     for _ in range(2):
-        fail(coordinator, job, ErrorClass.INTERNAL)
+        fail(coordinator, job, ErrorClass.NETWORK)
         clock.advance(timedelta(hours=1))
         job = claim_one(coordinator)
-    fail(coordinator, job, ErrorClass.INTERNAL)
+    fail(coordinator, job, ErrorClass.NETWORK)
 
     assert present(store, job.id).status is Status.DEAD_LETTER
     assert [(one["attempt"], one["outcome"]) for one in history(store, job.id)] == [
         (1, "failed"), (2, "failed"), (3, "failed"),
     ]  # fmt: skip
     (dead,) = dead_letters(store, job.id)
-    assert (dead["state"], dead["attempts"], dead["error_class"]) == ("open", 3, "internal")
+    assert (dead["state"], dead["attempts"], dead["error_class"]) == ("open", 3, "network")
 
 
 def test_a_failure_that_can_never_succeed_dies_at_once(store, coordinator):

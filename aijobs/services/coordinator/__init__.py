@@ -5,6 +5,27 @@ record, the event, the dead letter and the notifications it implies.
 """
 
 from aijobs.services.coordinator.coordinator import Coordinator
-from aijobs.services.coordinator.values import Claim, ClaimRequest, Ended, Enqueued, Finished, Renewal, Rescue
+from aijobs.services.coordinator.values import (
+    Claim,
+    ClaimRequest,
+    Ended,
+    Enqueued,
+    Finished,
+    Received,
+    Reception,
+    Renewal,
+    Rescue,
+)
 
-__all__ = ["Claim", "ClaimRequest", "Coordinator", "Ended", "Enqueued", "Finished", "Renewal", "Rescue"]
+__all__ = [
+    "Claim",
+    "ClaimRequest",
+    "Coordinator",
+    "Ended",
+    "Enqueued",
+    "Finished",
+    "Received",
+    "Reception",
+    "Renewal",
+    "Rescue",
+]

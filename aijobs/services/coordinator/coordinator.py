@@ -12,8 +12,19 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator.admission import Admitted, admit
 from aijobs.services.coordinator.claiming import Claiming
 from aijobs.services.coordinator.finishing import Finishing
-from aijobs.services.coordinator.values import Claim, ClaimRequest, Ended, Enqueued, Finished, Renewal, Rescue
+from aijobs.services.coordinator.inbox import receive
+from aijobs.services.coordinator.values import (
+    Claim,
+    ClaimRequest,
+    Ended,
+    Enqueued,
+    Finished,
+    Received,
+    Renewal,
+    Rescue,
+)
 from aijobs.store import claims, history, moves, wake
+from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, Tx
 
 _LEASES_AT_ONCE = 1000
@@ -114,6 +125,11 @@ class Coordinator:
         """Write the ends of many attempts in one transaction; one answer each, in order."""
         with self.store.write() as tx:
             return self._finishing.finish(tx, ends, self.clock.now())
+
+    def receive(self, delivery: Delivery) -> Received:
+        """Write a verified webhook delivery down and make its job's next look due, in one transaction."""
+        with self.store.write() as tx:
+            return receive(tx, delivery, self.clock.now())
 
     # --- Repair ---
 

@@ -19,7 +19,7 @@ from aijobs.core.lifecycle import (
 from aijobs.core.model import NO_CALL, CallFacts, Execution, Job, Outcome, Status
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.values import Ended, Finished
-from aijobs.store import history, moves
+from aijobs.store import deliveries, history, moves
 from aijobs.store.engine import Tx
 
 Decided = tuple[Ended, Job, Move]
@@ -62,11 +62,7 @@ class Finishing:
 
     def _move(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         succeeded = [(ended, job) for ended, job, move in decided if move.target is Status.SUCCEEDED]
-        parked = [
-            (job, _park_values(ended, job, move, now))
-            for ended, job, move in decided
-            if move.target is Status.PROCESSING
-        ]
+        parked = self._parked(tx, decided, now)
         others = [
             (job, _move_values(job, move, now))
             for _, job, move in decided
@@ -83,6 +79,17 @@ class Finishing:
         if matched != len(decided):
             raise AssertionError(f"{len(decided)} locked jobs were to be moved, {matched} were")
 
+    def _parked(
+        self, tx: Tx, decided: Sequence[Decided], now: datetime
+    ) -> list[tuple[Job, dict[str, object]]]:
+        """What to park, until when: not at all if a webhook came before we knew the provider's id."""
+        staying = [one for one in decided if one[2].target is Status.PROCESSING]
+        ids = {_provider_job_id(ended, job): job for ended, job, _ in staying}
+        early = deliveries.waiting_for(tx, list(ids)) if ids else frozenset()
+        for provider_job_id in early:
+            deliveries.match(tx, provider_job_id, ids[provider_job_id].id, now)
+        return [(job, _park_values(ended, job, move, now, early)) for ended, job, move in staying]
+
     def _record(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         records = [
             execution_of(ended, job, move, now, self._code_version(job.type))
@@ -97,7 +104,7 @@ class Finishing:
         self.announce(tx, [(job, move.target) for _, job, move in decided if move.target.final], now)
 
     def _code_version(self, type_name: str) -> str | None:
-        return self.settings.code_version(type_name) if type_name in self.settings.types else None
+        return self.settings.code_version_of(type_name) if type_name in self.settings.types else None
 
     def announce(self, tx: Tx, final: Sequence[tuple[Job, Status]], now: datetime) -> None:
         """Put the notifications of final states into the outbox, in the transaction that made them final."""
@@ -185,10 +192,15 @@ def _result_row(ended: Ended, job: Job, now: datetime) -> dict[str, object]:
     return {"job_id": job.id, "result": ended.end.result, "fence": job.lock_token, "created_at": now}
 
 
-def _park_values(ended: Ended, job: Job, move: Move, now: datetime) -> dict[str, object]:
-    end = ended.end
-    provider_job_id = end.provider_job_id if isinstance(end, Parked) else job.provider_job_id
-    until = now if job.cancel_requested_at else move.locked_until
+def _provider_job_id(ended: Ended, job: Job) -> str:
+    return ended.end.provider_job_id if isinstance(ended.end, Parked) else job.provider_job_id or ""
+
+
+def _park_values(
+    ended: Ended, job: Job, move: Move, now: datetime, early: frozenset[str]
+) -> dict[str, object]:
+    provider_job_id = _provider_job_id(ended, job)
+    until = now if job.cancel_requested_at or provider_job_id in early else move.locked_until
     return {"new_locked_until": until, "new_provider_job_id": provider_job_id}
 
 

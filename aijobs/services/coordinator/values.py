@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from aijobs.core.lifecycle import AttemptEnd, Move
 from aijobs.core.model import Job, Status
@@ -64,6 +65,24 @@ class Finished:
     applied: bool
     move: Move | None = None
     status: Status | None = None
+
+
+class Reception(StrEnum):
+    """What became of a webhook delivery."""
+
+    ACCEPTED = "accepted"  # its job is known and will be looked at, or has ended already
+    DUPLICATE = "duplicate"  # a copy of one we have
+    UNMATCHED = "unmatched"  # kept until its job becomes known
+    IGNORED = "ignored"  # of a kind that concerns no job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """The answer to a delivery. *contradicts*: a copy whose body differs from that of the first."""
+
+    reception: Reception
+    job_id: str | None = None
+    contradicts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

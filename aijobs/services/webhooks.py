@@ -1,0 +1,138 @@
+"""Webhook intake: the one function behind `serve` and `webhook ingest`.
+
+Verify the raw bytes, write the delivery down with its follow-up, answer. The work itself (asking the provider
+what became of the job) is done by workers.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from aijobs.core.errors import AijobsError, NotFound
+from aijobs.core.settings import Settings
+from aijobs.core.signature import TOLERANCE, Headers, Refusal, Refused, Verified, verify
+from aijobs.core.signing_key import decode_key
+from aijobs.services.coordinator import Coordinator, Received
+from aijobs.store.deliveries import Delivery
+
+LONGEST_BODY = 1 << 20
+"""Bytes of a delivery we read; a thin event is a few hundred."""
+
+_FINAL_EVENTS = frozenset(
+    {"response.completed", "response.failed", "response.incomplete", "response.cancelled"}
+)
+_UNNAMED = "(none)"
+_LONGEST_NAME = 200
+
+
+class WebhookRefusedError(AijobsError):
+    """A delivery that is not to be believed. *reason* is for the log; the sender is told only the kind."""
+
+    kind = "refused"
+
+    def __init__(self, refusal: Refusal, reason: str) -> None:
+        super().__init__(f"the delivery was refused: {reason}")
+        self.refusal = refusal
+        self.reason = reason
+        self.kind = refusal.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """What is said, and logged, of an accepted delivery: names and outcome, nothing of its content."""
+
+    provider: str
+    delivery_id: str
+    event_type: str
+    job_id: str | None
+    outcome: str
+    contradicts: bool = False
+
+
+class Webhooks:
+    """The intake of one configuration."""
+
+    def __init__(
+        self, coordinator: Coordinator, settings: Settings, *, tolerance: timedelta = TOLERANCE
+    ) -> None:
+        self.coordinator = coordinator
+        self.tolerance = tolerance
+        self._keys = {
+            name: tuple(decode_key(secret.get_secret_value()) for secret in provider.webhook_secret)
+            for name, provider in settings.providers.items()
+            if provider.webhook_secret
+        }
+
+    def accepts(self, provider: str) -> bool:
+        """Whether deliveries of *provider* are taken: only with a secret configured."""
+        return provider in self._keys
+
+    def intake(self, provider: str, headers: Headers | Iterable[tuple[bytes, bytes]], body: bytes) -> Intake:
+        """Take one delivery.
+
+        Raises NotFound (no such provider, or no secret of it is configured), WebhookRefusedError (whatever
+        is wrong with the delivery), and StoreError when it could not be written down: only then should the
+        sender try again.
+        """
+        verified = self._verified(provider, headers, body)
+        event_type, provider_job_id = _event(body)
+        concerns_a_job = event_type in _FINAL_EVENTS and provider_job_id is not None
+        now = self.coordinator.clock.now()
+        received: Received = self.coordinator.receive(
+            Delivery(
+                provider=provider,
+                delivery_id=verified.delivery_id,
+                event_type=event_type,
+                provider_job_id=provider_job_id if concerns_a_job else None,
+                job_id=None,
+                body_hash=hashlib.sha256(body).hexdigest(),
+                outcome="unmatched" if concerns_a_job else "ignored",
+                sent_at=verified.sent_at,
+                received_at=now,
+                handled_at=None if concerns_a_job else now,
+            )
+        )
+        return Intake(
+            provider=provider,
+            delivery_id=verified.delivery_id,
+            event_type=event_type,
+            job_id=received.job_id,
+            outcome=received.reception.value,
+            contradicts=received.contradicts,
+        )
+
+    def _verified(self, provider: str, headers: Headers, body: bytes) -> Verified:
+        keys = self._keys.get(provider)
+        if keys is None:
+            raise NotFound(
+                f"no webhooks are taken for {provider!r}",
+                hint="set webhook_secret of the provider in the configuration",
+            )
+        if len(body) > LONGEST_BODY:
+            raise WebhookRefusedError(Refusal.MALFORMED, f"a body of more than {LONGEST_BODY} bytes")
+        answer = verify(headers, body, keys=keys, now=self.coordinator.clock.now(), tolerance=self.tolerance)
+        if isinstance(answer, Refused):
+            raise WebhookRefusedError(answer.kind, answer.reason)
+        return answer
+
+
+def _event(body: bytes) -> tuple[str, str | None]:
+    """The type and the provider's id in a rightly signed body; a body that is no JSON object is refused."""
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        raise WebhookRefusedError(Refusal.MALFORMED, "rightly signed, but not JSON") from None
+    if not isinstance(event, dict):
+        raise WebhookRefusedError(Refusal.MALFORMED, "rightly signed, but not a JSON object")
+    data = event.get("data")
+    provider_job_id = data.get("id") if isinstance(data, dict) else None
+    return _text(event.get("type")) or _UNNAMED, _text(provider_job_id)
+
+
+def _text(value: object) -> str | None:
+    """*value* if it is short printable text, as types and ids are; None otherwise."""
+    if isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable():
+        return value
+    return None

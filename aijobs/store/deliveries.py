@@ -1,0 +1,102 @@
+"""The webhook inbox: one row a (provider, delivery id), whatever arrives how often and in which order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from aijobs.store.tables import deliveries
+
+_c = deliveries.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What is kept of a delivery: no body, only what is needed to act on it and to recognise a copy."""
+
+    provider: str
+    delivery_id: str
+    event_type: str
+    provider_job_id: str | None
+    job_id: str | None
+    body_hash: str
+    outcome: str
+    sent_at: datetime | None
+    received_at: datetime
+    handled_at: datetime | None
+
+
+_NAMES = tuple(Delivery.__dataclass_fields__)
+_COLUMNS = tuple(_c[name] for name in _NAMES)
+_RECORD = {
+    name: dialect.insert(deliveries).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+}
+_KEY = (_c.provider == bindparam("of_provider"), _c.delivery_id == bindparam("of_delivery"))
+_COUNT_COPY = update(deliveries).where(*_KEY).values(copies=_c.copies + 1).returning(_c.body_hash, _c.job_id)
+_WAITING = select(_c.provider_job_id).where(
+    _c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True)), _c.handled_at.is_(None)
+)
+_MATCH = (
+    update(deliveries)
+    .where(_c.provider_job_id == bindparam("of_provider_job"), _c.handled_at.is_(None))
+    .values(job_id=bindparam("new_job_id"), outcome="accepted", handled_at=bindparam("now"))
+)
+_UNMATCHED = (
+    select(*_COLUMNS)
+    .where(_c.handled_at.is_(None), _c.outcome != "ignored", _c.received_at <= bindparam("before"))
+    .order_by(_c.received_at)
+    .limit(bindparam("limit"))
+)
+_SETTLE = (
+    update(deliveries)
+    .where(*_KEY, _c.handled_at.is_(None))
+    .values(outcome=bindparam("new_outcome"), job_id=bindparam("new_job_id"), handled_at=bindparam("now"))
+)
+_COUNT = select(func.count()).select_from(deliveries).where(_c.handled_at.is_(None), _c.outcome != "ignored")
+
+
+def record(tx: Connection, delivery: Delivery) -> bool:
+    """Write a delivery down; False when one of that id is there already."""
+    row = {name: getattr(delivery, name) for name in _NAMES}
+    return tx.execute(_RECORD[tx.dialect.name], row).rowcount == 1
+
+
+def count_copy(tx: Connection, provider: str, delivery_id: str) -> tuple[str, str | None]:
+    """Count another copy of a delivery; the (body hash, job id) of the first."""
+    row = tx.execute(_COUNT_COPY, {"of_provider": provider, "of_delivery": delivery_id}).one()
+    return row[0], row[1]
+
+
+def waiting_for(tx: Connection, provider_job_ids: Sequence[str]) -> frozenset[str]:
+    """Those of *provider_job_ids* for which a delivery came before we knew them."""
+    return frozenset(tx.execute(_WAITING, {"provider_job_ids": list(provider_job_ids)}).scalars())
+
+
+def match(tx: Connection, provider_job_id: str, job_id: str, now: datetime) -> int:
+    """Tie every waiting delivery of a provider job to its job; how many there were."""
+    values = {"of_provider_job": provider_job_id, "new_job_id": job_id, "now": now}
+    return tx.execute(_MATCH, values).rowcount
+
+
+def unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
+    """Deliveries received up to *before* whose job is not known, oldest first."""
+    rows: Any = tx.execute(_UNMATCHED, {"before": before, "limit": limit})
+    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+def settle(tx: Connection, delivery: Delivery, outcome: str, job_id: str | None, now: datetime) -> bool:
+    """Close an unmatched delivery with *outcome*; False when somebody else did."""
+    values = {
+        "of_provider": delivery.provider, "of_delivery": delivery.delivery_id, "new_outcome": outcome,
+        "new_job_id": job_id, "now": now,
+    }  # fmt: skip
+    return tx.execute(_SETTLE, values).rowcount == 1
+
+
+def count_unmatched(tx: Connection) -> int:
+    """How many deliveries wait for their job to become known."""
+    return tx.execute(_COUNT).scalar_one()

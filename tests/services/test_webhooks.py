@@ -1,0 +1,228 @@
+"""Webhook intake on both databases: once, in any order, early, late, and never a step back."""
+
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+
+import pytest
+
+from aijobs.core.clock import seeded_chance
+from aijobs.core.errors import NotFound, StoreError
+from aijobs.core.lifecycle import Parked
+from aijobs.core.model import NO_CALL
+from aijobs.core.signature import sign
+from aijobs.core.signing_key import decode_key
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
+from aijobs.store import deliveries
+from aijobs.store.engine import open_store
+from tests.support.jobs import claim_one, claim_some, ended, history, new_job, present, settings_of, succeed
+
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+KEY = decode_key(SECRET)
+PROVIDERS = {
+    "p": {"kind": "openai-responses", "api_key": "k", "webhook_secret": SECRET},
+    "bare": {"kind": "openai-responses", "api_key": "k"},
+}
+
+
+def wired(store, seed=1) -> Webhooks:
+    settings = settings_of(providers=PROVIDERS)
+    return Webhooks(Coordinator(store, settings, chance=seeded_chance(seed)), settings)
+
+
+@pytest.fixture
+def webhooks(store):
+    return wired(store)
+
+
+@pytest.fixture
+def coordinator(webhooks):
+    return webhooks.coordinator
+
+
+def body_of(kind: object = "response.completed", provider_job_id: object = "resp_1", **more: object) -> bytes:
+    return json.dumps({"object": "event", "type": kind, "data": {"id": provider_job_id}} | more).encode()
+
+
+def deliver(webhooks, delivery_id="wh_1", body=None, **event):
+    sent = body_of(**event) if body is None else body
+    headers = sign(delivery_id, sent, keys=[KEY], now=webhooks.coordinator.clock.now())
+    return webhooks.intake("p", headers, sent)
+
+
+def parked(coordinator, clock, provider_job_id="resp_1"):
+    coordinator.enqueue(new_job(), actor="t")
+    job = claim_one(coordinator)
+    coordinator.save_provider_job_id(job, provider_job_id, NO_CALL)
+    poll_at = clock.now() + timedelta(minutes=5)
+    coordinator.finish([ended(job, Parked(provider_job_id=provider_job_id, poll_at=poll_at))])
+    return job
+
+
+def test_a_delivery_makes_the_next_look_at_its_job_due_at_once(webhooks, coordinator, clock):
+    job = parked(coordinator, clock)
+    before = claim_some(coordinator)
+
+    answer = deliver(webhooks)
+    (claim,) = claim_some(coordinator)
+
+    assert (before, answer.outcome, answer.job_id) == ([], "accepted", job.id)
+    assert (claim.resume, claim.job.id) == (True, job.id)
+
+
+def test_a_copy_of_a_delivery_does_nothing(store, webhooks, coordinator, clock):
+    job = parked(coordinator, clock)
+    deliver(webhooks)
+    claimed = claim_one(coordinator)
+
+    copy = deliver(webhooks)
+
+    assert (copy.outcome, copy.job_id, copy.contradicts) == ("duplicate", job.id, False)
+    assert present(store, job.id) == claimed
+
+
+def test_a_later_copy_with_a_new_timestamp_is_still_a_copy(webhooks, coordinator, clock):
+    parked(coordinator, clock)
+    deliver(webhooks)
+    clock.advance(timedelta(minutes=5))
+
+    assert deliver(webhooks).outcome == "duplicate"
+
+
+def test_the_same_id_with_another_body_is_a_contradiction_and_the_first_stands(webhooks, coordinator, clock):
+    job = parked(coordinator, clock)
+    deliver(webhooks)
+
+    other = deliver(webhooks, kind="response.failed", provider_job_id="resp_2")
+
+    assert (other.outcome, other.contradicts, other.job_id) == ("duplicate", True, job.id)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["completed", "failed", "cancelled"])))
+def test_no_order_of_deliveries_moves_a_finished_job(store, webhooks, coordinator, clock, order):
+    job = parked(coordinator, clock)
+    deliver(webhooks, "wh_0", kind=f"response.{order[0]}")
+    succeed(coordinator, claim_one(coordinator))
+    finished = present(store, job.id)
+
+    later = [deliver(webhooks, f"wh_{kind}", kind=f"response.{kind}") for kind in order[1:]]
+
+    assert [answer.outcome for answer in later] == ["accepted"] * 2
+    assert present(store, job.id) == finished
+    assert claim_some(coordinator) == []
+    assert len(history(store, job.id)) == 1
+
+
+def test_a_delivery_that_comes_before_we_know_the_providers_id_is_matched_when_we_do(
+    store, webhooks, coordinator, clock
+):
+    coordinator.enqueue(new_job(), actor="t")
+    job = claim_one(coordinator)
+
+    early = deliver(webhooks)
+    poll_at = clock.now() + timedelta(hours=1)
+    coordinator.finish([ended(job, Parked(provider_job_id="resp_1", poll_at=poll_at))])
+    (claim,) = claim_some(coordinator)
+
+    assert (early.outcome, early.job_id) == ("unmatched", None)
+    assert claim.job.id == job.id
+    with store.read() as tx:
+        assert deliveries.count_unmatched(tx) == 0
+
+
+def test_a_delivery_of_a_response_nobody_knows_is_kept(store, webhooks, clock):
+    answer = deliver(webhooks, provider_job_id="resp_sample")
+
+    assert answer.outcome == "unmatched"
+    with store.read() as tx:
+        (kept,) = deliveries.unmatched(tx, clock.now(), 10)
+    assert (kept.provider_job_id, kept.event_type) == ("resp_sample", "response.completed")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"kind": "batch.completed"},
+        {"kind": "future.event"},
+        {"kind": 5},
+        {"kind": None},
+        {"provider_job_id": None},
+        {"provider_job_id": 7},
+        {"provider_job_id": "x" * 5000},
+        {"provider_job_id": "a\x1b[2J"},
+        {"kind": "x\ny"},
+    ],
+)
+def test_events_that_concern_no_job_are_written_down_and_ignored(store, webhooks, clock, event):
+    answer = deliver(webhooks, **event)
+
+    assert answer.outcome == "ignored"
+    assert answer.event_type.isprintable()
+    with store.read() as tx:
+        assert deliveries.unmatched(tx, clock.now() + timedelta(days=1), 10) == []
+    assert deliver(webhooks, **event).outcome == "duplicate"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"not json", b"[]", b'"x"', b"null", b"\xff\xfe", b"[" * 100_000, b"x" * (LONGEST_BODY + 1)]
+)
+def test_a_signed_body_that_is_no_event_is_malformed(webhooks, body):
+    with pytest.raises(WebhookRefusedError) as refused:
+        deliver(webhooks, body=body)
+
+    assert refused.value.kind == "malformed"
+
+
+def test_a_wrong_signature_leaves_no_trace(store, webhooks, coordinator, clock):
+    parked(coordinator, clock)
+    headers = sign("wh_1", body_of(), keys=[b"another secret of 32 bytes......"], now=clock.now())
+
+    with pytest.raises(WebhookRefusedError) as refused:
+        webhooks.intake("p", headers, body_of())
+
+    assert refused.value.kind == "bad_signature"
+    assert claim_some(coordinator) == []
+    assert deliver(webhooks).outcome == "accepted"
+
+
+@pytest.mark.parametrize("provider", ["bare", "nobody"])
+def test_without_a_secret_there_is_no_intake(webhooks, provider, clock):
+    headers = sign("wh_1", body_of(), keys=[KEY], now=clock.now())
+
+    assert not webhooks.accepts(provider)
+    with pytest.raises(NotFound):
+        webhooks.intake(provider, headers, body_of())
+
+
+def test_a_delivery_that_could_not_be_written_down_is_not_accepted(webhooks, store, monkeypatch):
+    def broken(*_: object) -> bool:
+        raise StoreError("the store is away")
+
+    monkeypatch.setattr(deliveries, "record", broken)
+    with pytest.raises(StoreError):
+        deliver(webhooks)
+    monkeypatch.undo()
+
+    assert deliver(webhooks).outcome == "unmatched"
+
+
+def test_copies_that_arrive_at_the_same_instant_are_one_delivery(store, clock):
+    parked(wired(store).coordinator, clock)
+    start = Barrier(6)
+
+    def send(number: int) -> str:
+        own = open_store(store.url, clock=store.clock)
+        try:
+            webhooks = wired(own, number)
+            start.wait()
+            return deliver(webhooks).outcome
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = sorted(pool.map(send, range(6)))
+
+    assert outcomes == ["accepted"] + ["duplicate"] * 5
