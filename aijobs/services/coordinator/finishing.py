@@ -92,7 +92,7 @@ class Finishing:
 
     def _record(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         records = [
-            execution_of(ended, job, move, now, self._code_version(job.type))
+            execution_of(ended, job, move, now, self.settings.code_version_of(job.type))
             for ended, job, move in decided
             if move.outcome is not None
         ]
@@ -102,9 +102,6 @@ class Finishing:
         if dead:
             history.add_dead_letters(tx, dead)
         self.announce(tx, [(job, move.target) for _, job, move in decided if move.target.final], now)
-
-    def _code_version(self, type_name: str) -> str | None:
-        return self.settings.code_version_of(type_name) if type_name in self.settings.types else None
 
     def announce(self, tx: Tx, final: Sequence[tuple[Job, Status]], now: datetime) -> None:
         """Put the notifications of final states into the outbox, in the transaction that made them final."""
