@@ -49,9 +49,9 @@ def a_job(**changes: object) -> Job:
         id="j", type="t", user="", key=None, status=Status.PROCESSING, priority=0, attempts=1, max_attempts=3,
         round=1, deferrals=0, next_run_at=None, locked_until=NOW, locked_by="w", lock_token=1, claimed_at=NOW,
         parked_at=None, hold_reason=None, cancel_requested_at=None, provider="p", model=None,
-        provider_job_id=None, last_error_class=None, last_error_code=None, last_error_message=None, deadline=None,
-        input_hash="", request_id=None, traceparent=None, schedule=None, key_expires_at=None, code_version=None,
-        created_by="", created_at=NOW, updated_at=NOW, finished_at=None,
+        provider_job_id=None, last_error_class=None, last_error_code=None, last_error_message=None,
+        deadline=None, input_hash="", request_id=None, traceparent=None, schedule=None, key_expires_at=None,
+        code_version=None, created_by="", created_at=NOW, updated_at=NOW, finished_at=None,
     )  # fmt: skip
     return replace(job, **changes)
 
