@@ -1,0 +1,158 @@
+"""What all workers share about a provider: breaker, pause, hold, rate, trial calls, the retry budget."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from aijobs.store.tables import provider_calls, provider_trials, providers
+
+_DIALECTS = (("sqlite", sqlite), ("postgresql", postgresql))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderState:
+    """The row of one provider; the defaults are those of one that has never been in trouble."""
+
+    name: str
+    breaker: str = "closed"
+    breaker_since: datetime | None = None
+    opened_until: datetime | None = None
+    ramp_step: int = 0
+    failures: int = 0
+    failures_since: datetime | None = None
+    successes: int = 0
+    paused_until: datetime | None = None
+    pause_reason: str | None = None
+    held_at: datetime | None = None
+    hold_reason: str | None = None
+    concurrency_cap: int | None = None
+    cap_until: datetime | None = None
+    rate_tokens: float | None = None
+    rate_at: datetime | None = None
+    last_headers: str | None = None
+    version: int = 0
+    updated_at: datetime | None = None
+
+
+_NAMES = tuple(field.name for field in fields(ProviderState))
+_p = providers.c
+_SELECT = select(*(_p[name] for name in _NAMES)).where(_p.name.in_(bindparam("names", expanding=True)))
+_LOCKED = _SELECT.order_by(_p.name).with_for_update()
+_CREATE = {
+    name: dialect.insert(providers).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    for name, dialect in _DIALECTS
+}
+_SAVE = (
+    update(providers)
+    .where(_p.name == bindparam("of_name"), _p.version == bindparam("expected"))
+    .values({name: bindparam(f"new_{name}") for name in _NAMES if name != "name"})
+)
+
+_t = provider_trials.c
+_TRIALS = select(_t.provider, func.count()).where(_t.locked_until > bindparam("now")).group_by(_t.provider)
+_ADD_TRIAL = {
+    name: dialect.insert(provider_trials).on_conflict_do_update(
+        index_elements=[_t.provider, _t.job_id],
+        set_={
+            "fence": dialect.insert(provider_trials).excluded.fence,
+            "locked_until": dialect.insert(provider_trials).excluded.locked_until,
+        },
+    )
+    for name, dialect in _DIALECTS
+}
+_IS_TRIAL = select(_t.job_id).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
+_DROP_TRIALS = delete(provider_trials).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
+_DROP_DEAD_TRIALS = delete(provider_trials).where(_t.locked_until <= bindparam("now"))
+
+_k = provider_calls.c
+_COUNT = {
+    name: dialect.insert(provider_calls).on_conflict_do_update(
+        index_elements=[_k.provider, _k.bucket],
+        set_={
+            "first_calls": _k.first_calls + dialect.insert(provider_calls).excluded.first_calls,
+            "retries": _k.retries + dialect.insert(provider_calls).excluded.retries,
+        },
+    )
+    for name, dialect in _DIALECTS
+}
+_CALLS = (
+    select(_k.provider, func.sum(_k.first_calls), func.sum(_k.retries))
+    .where(_k.bucket > bindparam("since"))
+    .group_by(_k.provider)
+)
+_FORGET_CALLS = delete(provider_calls).where(_k.bucket <= bindparam("before"))
+
+
+def states(tx: Connection, names: Iterable[str]) -> dict[str, ProviderState]:
+    """The state of each of *names*, as it is now; one that has no row yet has never been in trouble."""
+    return _found(tx, _SELECT, names)
+
+
+def locked(tx: Connection, names: Iterable[str], now: datetime) -> dict[str, ProviderState]:
+    """As `states`, each with a row, locked until the transaction ends."""
+    wanted = sorted(set(names))
+    found = _found(tx, _LOCKED, wanted)
+    missing = [name for name in wanted if found[name].updated_at is None]
+    if missing:
+        tx.execute(_CREATE[tx.dialect.name], [{"name": name, "updated_at": now} for name in missing])
+        found |= _found(tx, _LOCKED, missing)
+    return found
+
+
+def save(tx: Connection, state: ProviderState, now: datetime) -> bool:
+    """Write *state* over the version it was read as; False when somebody else was first."""
+    values = {f"new_{name}": value for name, value in asdict(state).items() if name != "name"}
+    values |= {"new_version": state.version + 1, "new_updated_at": now}
+    return tx.execute(_SAVE, {"of_name": state.name, "expected": state.version, **values}).rowcount == 1
+
+
+def trials_out(tx: Connection, now: datetime) -> dict[str, int]:
+    """How many trial calls of each provider are under way; one whose owner died stops counting by itself."""
+    return {name: count for name, count in tx.execute(_TRIALS, {"now": now})}  # noqa: C416
+
+
+def add_trials(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
+    """Note trial calls: rows of {provider, job_id, fence, locked_until}."""
+    tx.execute(_ADD_TRIAL[tx.dialect.name], list(rows))
+
+
+def trials_among(tx: Connection, job_ids: Sequence[str]) -> frozenset[str]:
+    """Those of *job_ids* that are trial calls."""
+    return frozenset(tx.execute(_IS_TRIAL, {"job_ids": list(job_ids)}).scalars())
+
+
+def drop_trials(tx: Connection, job_ids: Sequence[str]) -> None:
+    """Trial calls that have ended."""
+    tx.execute(_DROP_TRIALS, {"job_ids": list(job_ids)})
+
+
+def drop_dead_trials(tx: Connection, now: datetime) -> int:
+    """Trial calls whose owner died; how many there were."""
+    return tx.execute(_DROP_DEAD_TRIALS, {"now": now}).rowcount
+
+
+def count_calls(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
+    """Add to the counts of calls: rows of {provider, bucket, first_calls, retries}."""
+    tx.execute(_COUNT[tx.dialect.name], list(rows))
+
+
+def calls_since(tx: Connection, since: datetime) -> dict[str, tuple[int, int]]:
+    """(first calls, retries) of each provider in the buckets that began after *since*."""
+    rows: Any = tx.execute(_CALLS, {"since": since})
+    return {name: (int(first), int(retries)) for name, first, retries in rows}
+
+
+def forget_calls(tx: Connection, before: datetime) -> int:
+    """Drop counts that no budget looks at any more."""
+    return tx.execute(_FORGET_CALLS, {"before": before}).rowcount
+
+
+def _found(tx: Connection, query: Any, names: Iterable[str]) -> dict[str, ProviderState]:
+    wanted = list(names)
+    rows = tx.execute(query, {"names": wanted}) if wanted else ()
+    found = {row[0]: ProviderState(**dict(zip(_NAMES, row, strict=True))) for row in rows}
+    return {name: found.get(name) or ProviderState(name=name) for name in wanted}
