@@ -60,13 +60,14 @@ _HEAD = (
     .limit(bindparam("limit"))
     .with_for_update(skip_locked=True)
 )
-_HEAD_OF_USER = _HEAD.where(_c.user == bindparam("user"))
 _NEXT_USER = (
     select(func.min(_c.user))
     .where(_c.type == bindparam("type"), _c.user > bindparam("after"), _c.turn.is_not(None))
     .scalar_subquery()
 )
 _ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
+_HEAD_OF_USER = _ABOVE.where(_c.user == bindparam("user"))
+_LOWEST_PRIORITY = -(2**31)
 _RUNNING = (
     select(_c.type, _c.user, _c.provider, func.count())
     .where(_c.status == Status.PROCESSING.value)
@@ -134,25 +135,22 @@ def promote(tx: Connection, now: datetime, limit: int) -> int:
     return len(due)
 
 
-def head(tx: Connection, type_name: str, now: datetime, limit: int) -> list[Candidate]:
-    """The first *limit* ready jobs of a type in the order of their turns."""
+def head(tx: Connection, type_name: str, now: datetime, limit: int, above: int | None) -> list[Candidate]:
+    """The first *limit* ready jobs of a type in the order of their turns, of priority *above* or more."""
     values = {"type": type_name, "now": now, "limit": limit}
-    return [Candidate(*row) for row in tx.execute(_HEAD, values)]
-
-
-def head_above(tx: Connection, type_name: str, now: datetime, limit: int, priority: int) -> list[Candidate]:
-    """As `head`, of the jobs that have at least *priority*."""
-    values = {"type": type_name, "now": now, "limit": limit, "above": priority}
-    return [Candidate(*row) for row in tx.execute(_ABOVE, values)]
+    if above is None:
+        return [Candidate(*row) for row in tx.execute(_HEAD, values)]
+    return [Candidate(*row) for row in tx.execute(_ABOVE, values | {"above": above})]
 
 
 def heads_of_users(
-    tx: Connection, type_name: str, now: datetime, users: Iterable[str], limit: int
+    tx: Connection, type_name: str, now: datetime, users: Iterable[str], limit: int, above: int | None
 ) -> list[Candidate]:
-    """The first *limit* ready jobs of each of *users*."""
+    """The first *limit* ready jobs of each of *users*, of priority *above* or more."""
+    lowest = _LOWEST_PRIORITY if above is None else above
     found: list[Candidate] = []
     for user in users:
-        values = {"type": type_name, "now": now, "limit": limit, "user": user}
+        values = {"type": type_name, "now": now, "limit": limit, "user": user, "above": lowest}
         found += [Candidate(*row) for row in tx.execute(_HEAD_OF_USER, values)]
     return found
 

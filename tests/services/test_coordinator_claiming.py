@@ -10,7 +10,9 @@ import pytest
 from aijobs.core.clock import seeded_chance
 from aijobs.core.lifecycle import Parked
 from aijobs.core.model import NO_CALL, Status
+from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
 from aijobs.services.coordinator import Coordinator
+from aijobs.store import switches
 from aijobs.store.engine import open_store
 from tests.support.jobs import (
     LEASE,
@@ -263,3 +265,61 @@ def test_a_worker_that_serves_some_types_leaves_the_others(store, chance):
 
     assert claim_some(coordinator, 5, types=("t",)) == []
     assert len(claim_some(coordinator, 5, types=("u",))) == 1
+
+
+def pause(store, clock, scope: str, value: str = "on", minutes: int | None = None) -> None:
+    expires_at = clock.now() + timedelta(minutes=minutes) if minutes else None
+    switch = Switch(
+        kind=SwitchKind.PAUSE, scope=scope, value=value, actor="ana", reason="incident", set_at=clock.now(),
+        expires_at=expires_at,
+    )  # fmt: skip
+    with store.write() as tx:
+        switches.throw(tx, switch)
+
+
+@pytest.mark.parametrize("scope", [ALL, "t"])
+def test_nothing_of_what_is_paused_starts_until_it_is_resumed(store, coordinator, clock, scope):
+    coordinator.enqueue(new_job(), actor="t")
+    pause(store, clock, scope)
+
+    paused = claim_some(coordinator)
+    with store.write() as tx:
+        was_on = switches.clear(tx, SwitchKind.PAUSE, scope)
+
+    assert (paused, was_on) == ([], True)
+    assert len(claim_some(coordinator)) == 1
+
+
+def test_a_pause_ends_by_itself_exactly_when_it_expires(store, coordinator, clock):
+    coordinator.enqueue(new_job(), actor="t")
+    pause(store, clock, "t", minutes=10)
+
+    clock.advance(timedelta(minutes=10) - timedelta(microseconds=1))
+    before = claim_some(coordinator)
+    clock.advance(timedelta(microseconds=1))
+
+    assert (before, len(claim_some(coordinator))) == ([], 1)
+
+
+def test_a_pause_below_a_priority_lets_the_others_through(store, coordinator, clock):
+    enqueue(coordinator, *["bulk"] * 70)
+    (urgent,) = enqueue(coordinator, "ana", priority=5)
+    pause(store, clock, BELOW_PRIORITY, "5")
+
+    assert [claim.job.id for claim in claim_some(coordinator, 10)] == [urgent]
+
+
+def test_a_pause_of_another_type_stops_nothing(store, coordinator, clock):
+    coordinator.enqueue(new_job(), actor="t")
+    pause(store, clock, "u")
+
+    assert len(claim_some(coordinator)) == 1
+
+
+def test_a_pause_does_not_keep_a_provider_from_being_asked_for_what_is_paid(store, coordinator, clock):
+    coordinator.enqueue(new_job(), actor="t")
+    parked = Parked(provider_job_id="r1", poll_at=clock.now())
+    coordinator.finish([ended(claim_one(coordinator), parked)])
+    pause(store, clock, ALL)
+
+    assert [claim.resume for claim in claim_some(coordinator)] == [True]

@@ -6,8 +6,9 @@ from datetime import datetime
 from aijobs.core.limits import Candidate, Limits, Tally, TypeLimits, choose
 from aijobs.core.model import Job
 from aijobs.core.settings import Settings
+from aijobs.core.switches import Pauses
 from aijobs.services.coordinator.values import Claim, ClaimRequest
-from aijobs.store import claims, jobs, moves
+from aijobs.store import claims, jobs, moves, switches
 from aijobs.store.engine import Tx
 
 _PROMOTE_AT_ONCE = 1000
@@ -57,11 +58,15 @@ class Claiming:
         return moves.resume(tx, [job.id for job in parked], request.worker, now, request.lease)
 
     def _start(self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime) -> list[Job]:
+        pauses = Pauses.of(switches.in_force(tx, now), now)
+        if pauses.everything:
+            return []
         claims.promote(tx, now, _PROMOTE_AT_ONCE)
         if self.limits.any:
             claims.lock(tx)
         tally = Tally(self.limits, claims.running(tx) if self.limits.any else ())
-        chosen = self._choose(tx, tally, types, request.slots, now)
+        running_types = [name for name in types if name not in pauses.types]
+        chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
         leased: dict[str, Job] = {}
         for (provider, model), ids in self._by_provider(chosen).items():
             found = moves.claim(tx, ids, request.worker, now, request.lease, provider, model)
@@ -69,19 +74,27 @@ class Claiming:
         return [leased[one.id] for one in chosen if one.id in leased]
 
     def _choose(
-        self, tx: Tx, tally: Tally, types: Sequence[str], slots: int, now: datetime
+        self,
+        tx: Tx,
+        tally: Tally,
+        types: Sequence[str],
+        slots: int,
+        now: datetime,
+        *,
+        above: int | None,
     ) -> list[Candidate]:
+        """The best of the open types; *above* is the lowest priority that is not paused."""
         open_types = [name for name in types if not tally.blocked_type(name)]
         room = slots + _SPARE
-        heads = {name: claims.head(tx, name, now, room) for name in open_types}
+        heads = {name: claims.head(tx, name, now, room, above) for name in open_types}
         chosen = choose([one for found in heads.values() for one in found], tally, slots)
         for name, found in heads.items():
             if len(chosen) < slots and len(found) == room and not tally.blocked_type(name):
-                chosen += self._behind_the_crowd(tx, tally, name, slots - len(chosen), now)
+                chosen += self._behind_the_crowd(tx, tally, name, slots - len(chosen), now, above)
         return chosen
 
     def _behind_the_crowd(
-        self, tx: Tx, tally: Tally, name: str, slots: int, now: datetime
+        self, tx: Tx, tally: Tally, name: str, slots: int, now: datetime, above: int | None
     ) -> list[Candidate]:
         """Candidates of users whom the first in line, all at their caps, stand in front of.
 
@@ -92,7 +105,8 @@ class Claiming:
         users = claims.waiting_users(tx, name, after, _WALK_AT_ONCE)
         self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else ""
         free = [user for user in users if not tally.blocked_user(name, user)]
-        return choose(claims.heads_of_users(tx, name, now, free[:slots], slots), tally, slots)
+        found = claims.heads_of_users(tx, name, now, free[:slots], slots, above)
+        return choose(found, tally, slots)
 
     def _by_provider(self, chosen: Sequence[Candidate]) -> dict[tuple[str, str | None], list[str]]:
         groups: dict[tuple[str, str | None], list[str]] = {}
