@@ -21,7 +21,7 @@ BELOW_PRIORITY = "<"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """One switch. *scope* is a job type; of a pause also ALL, or BELOW_PRIORITY with the number as *value*."""
+    """One switch. *scope* is a job type; of a pause also ALL, or BELOW_PRIORITY with a number as *value*."""
 
     kind: SwitchKind
     scope: str
