@@ -26,7 +26,7 @@ class Store:
     """One job store. Threads may share it; each transaction belongs to one thread.
 
     *location* is for people and never holds a password; *created* tells whether opening it made the tables;
-    *warnings* are sentences for the operator.
+    *warnings* are sentences for the operator. *driver_error* is the base of the database driver's exceptions.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Store:
         self.created = False
         self.warnings = sqlite.warnings_for(path) if path else ()
         self._reader = engine.execution_options(**_read_options(self.dialect))
-        self._driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
+        self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
 
     def __repr__(self) -> str:
         return f"<Store {self.location}>"
@@ -64,7 +64,7 @@ class Store:
             with self._connected(engine) as tx, tx.begin():
                 self._refresh_clock(tx)
                 yield tx
-        except (exc.DBAPIError, exc.TimeoutError, self._driver_error) as error:
+        except (exc.DBAPIError, exc.TimeoutError, self.driver_error) as error:
             raise translate(error, location=self.location) from error
 
     def _connected(self, engine: Engine) -> Connection:

@@ -75,12 +75,10 @@ def open_engine(url: URL, clock: ServerClock) -> Engine:
     Nothing depends on session state, so a transaction pooler may stand between: every setting is made inside
     a transaction, and with `prepare_threshold=none` in the URL no statement is prepared on the server.
     """
-    query = dict(url.query)
-    prepare = _prepare_threshold(query.pop("prepare_threshold", None))
-    settings = {name: value for name, value in _DEFAULTS.items() if name not in query}
+    bare, settings = _arguments(url)
     engine = create_engine(
-        url.set(drivername="postgresql+psycopg", query=query),
-        connect_args=settings | prepare,
+        bare,
+        connect_args=settings,
         pool_size=5,
         max_overflow=5,
         pool_timeout=30,
@@ -91,6 +89,15 @@ def open_engine(url: URL, clock: ServerClock) -> Engine:
     event.listen(engine, "checkout", lambda connection, record, _: _checked_out(connection, record, clock))
     event.listen(engine, "checkin", lambda _, record: record.info.__setitem__("used", clock.monotonic()))
     return engine
+
+
+def connect_alone(engine: Engine, url: URL, *, name: str) -> Any:
+    """A psycopg connection outside the pool, in autocommit; *name* is its name in the server's list."""
+    import psycopg
+
+    bare, settings = _arguments(url)
+    args, found = engine.dialect.create_connect_args(bare)
+    return psycopg.connect(*args, **{**found, **settings, "application_name": name}, autocommit=True)
 
 
 def read_clock(execute: Any, clock: ServerClock) -> None:
@@ -118,6 +125,14 @@ def refused(error: Exception, *, location: str) -> StoreUnreachable:
         hint = "check host, port, user, password and database name in the URL, and that the server runs"
     lines = [line.strip(" \t-") for line in str(orig).splitlines() if line.strip()]
     return StoreUnreachable(f"cannot connect to {location}: {lines[0] if lines else 'no answer'}", hint=hint)
+
+
+def _arguments(url: URL) -> tuple[URL, dict[str, object]]:
+    """*url* for SQLAlchemy, and what psycopg is told besides: our defaults where the URL says nothing."""
+    query = dict(url.query)
+    prepare = _prepare_threshold(query.pop("prepare_threshold", None))
+    settings = {name: value for name, value in _DEFAULTS.items() if name not in query}
+    return url.set(drivername="postgresql+psycopg", query=query), settings | prepare
 
 
 def _prepare_threshold(value: str | tuple[str, ...] | None) -> dict[str, object]:
