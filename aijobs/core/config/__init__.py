@@ -179,16 +179,17 @@ def _check_times(document: Document, path: Place, schedule: Mapping[str, Any]) -
 
 def _look_closely(document: Document) -> None:
     """Add faults in templates and schemas; needs libraries that ordinary commands can do without."""
-    from aijobs.core import payload, prompt
+    from aijobs.core.payload import schema_fault
+    from aijobs.core.prompt import check
 
     for name, job_type in _mappings(document.data, "types"):
         template = job_type.get("prompt")
         if isinstance(template, str):
-            fault = prompt.check(template)
+            fault = check(template)
             if fault:
                 document.fault(("types", name, "prompt"), fault)
         for key in ("input_schema", "response_format"):
-            fault = payload.schema_fault(job_type[key]) if isinstance(job_type.get(key), dict) else None
+            fault = schema_fault(job_type[key]) if isinstance(job_type.get(key), dict) else None
             if fault:
                 document.fault(("types", name, key), f"not a JSON Schema: {fault}")
 

@@ -7,7 +7,7 @@ from aijobs.core.errors import ConfigFault
 
 _RESERVED = "*@%`&!|>"
 _PLAIN_WORDS = {
-    "mapping values are not allowed": "a colon where none can stand: mind the indentation, or quote the value",
+    "mapping values are not allowed": "a colon where none can stand: quote the value, mind the indentation",
     "sequence entries are not allowed": "a dash where no list can begin: put it on a line of its own",
     "unexpected end of stream": "a quote that is never closed",
     "did not find expected ',' or": "a bracket that is never closed, or a comma is missing",

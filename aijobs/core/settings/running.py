@@ -85,6 +85,10 @@ class Tiers(Section):
     medium: Annotated[Duration, Field(description="tier medium")] = timedelta(seconds=60)
     complex: Annotated[Duration, Field(description="tier complex")] = timedelta(seconds=180)
 
+    def of(self, tier: str) -> timedelta:
+        """What *tier* (simple, medium, complex) allows."""
+        return {"simple": self.simple, "medium": self.medium, "complex": self.complex}[tier]
+
     @model_validator(mode="after")
     def _rise(self) -> Self:
         if not self.simple <= self.medium <= self.complex:
