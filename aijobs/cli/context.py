@@ -10,7 +10,6 @@ import typer
 
 from aijobs.cli.printer import Printer, Verbosity
 from aijobs.core.clock import Chance, Clock, SystemClock, system_chance
-from aijobs.core.errors import UsageError
 from aijobs.services import surroundings
 
 if TYPE_CHECKING:
@@ -44,16 +43,10 @@ class Context:
 
     @property
     def verbosity(self) -> Verbosity:
-        """-q, -v or neither; both is a UsageError."""
-        match self.flags:
-            case {"verbose": True, "quiet": True}:
-                raise UsageError("-v and -q contradict each other")
-            case {"verbose": True}:
-                return Verbosity.VERBOSE
-            case {"quiet": True}:
-                return Verbosity.QUIET
-            case _:
-                return Verbosity.NORMAL
+        """-q, -v or neither."""
+        if self.flags.get("verbose"):
+            return Verbosity.VERBOSE
+        return Verbosity.QUIET if self.flags.get("quiet") else Verbosity.NORMAL
 
     @property
     def config_path(self) -> Path | None:

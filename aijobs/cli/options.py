@@ -12,13 +12,15 @@ from aijobs.core.model import ErrorClass
 
 
 def _remember(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
-    """Keep a global option where the command's context finds it; two different values for one are refused."""
+    """Keep a global option where the command's context finds it. What contradicts itself is refused."""
     if value is None or value is False:
         return
     flags, name = ctx.obj.flags, str(param.name)
     if flags.get(name, value) != value:
         raise UsageError(f"{param.opts[0]} is given twice, with different values", hint="give it once")
     flags[name] = value
+    if {"verbose", "quiet"} <= flags.keys():
+        raise UsageError("-v and -q contradict each other")
 
 
 def _global(*names: str, text: str, **more: Any) -> Any:

@@ -1,0 +1,276 @@
+"""What every command shares: help, global options, errors, exit codes, and what is loaded for it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from aijobs import __version__
+from aijobs.cli import inspect_command
+from aijobs.cli.app import COMMANDS
+from aijobs.cli.command import Command, Entry, Group, load
+from aijobs.cli.options import global_parameters
+from tests.support.command_line import ROOT, CommandLine, command
+
+
+def _leaves(entries: Mapping[str, Entry] = COMMANDS, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, entry in entries.items():
+        if entry.target:
+            yield (*path, name)
+        yield from _leaves(entry.commands, (*path, name))
+
+
+def _entry(path: tuple[str, ...]) -> Entry:
+    entry = COMMANDS[path[0]]
+    for name in path[1:]:
+        entry = entry.commands[name]
+    return entry
+
+
+every_command = pytest.mark.parametrize("path", list(_leaves()), ids=" ".join)
+
+
+@every_command
+def test_each_command_documents_itself(path: tuple[str, ...]) -> None:
+    entry = _entry(path)
+    loaded = load(path[-1], entry)
+
+    assert isinstance(loaded, Command | Group)
+    assert (loaded.help or "").splitlines()[0] == entry.help
+    assert loaded.notes is not None
+    assert loaded.notes.examples
+    assert all(example.startswith("aijobs ") for example in loaded.notes.examples)
+    assert {0, 2, 130} <= loaded.notes.exits.keys()
+    assert all(param.help for param in loaded.params)
+    assert {param.name for param in global_parameters()} <= {param.name for param in loaded.params}
+
+
+@every_command
+def test_each_help_shows_an_example_and_the_exit_codes(path: tuple[str, ...], run_bare: CommandLine) -> None:
+    result = run_bare(*path, "--help")
+
+    assert result.code == 0
+    assert "Examples:\n" in result.out
+    assert "Exit codes:\n" in result.out
+    assert "130" in result.out
+    assert result.err == ""
+
+
+def test_the_overview_lists_every_command(run_bare: CommandLine) -> None:
+    result = run_bare("--help")
+
+    assert result.code == 0
+    for name, entry in COMMANDS.items():
+        assert f"  {name} " in result.out
+        assert " ".join(entry.help.split())[:20] in " ".join(result.out.split())
+
+
+def test_the_version_is_printed(run_bare: CommandLine) -> None:
+    result = run_bare("--version")
+
+    assert result.code == 0
+    assert result.out == f"aijobs {__version__}\n"
+
+
+def test_without_a_command_the_help_is_talk_and_the_exit_code_says_usage(run_bare: CommandLine) -> None:
+    result = run_bare()
+
+    assert result.code == 2
+    assert result.out == ""
+    assert "enqueue" in result.err
+    assert result.err.endswith("error: a command is missing\nhint: aijobs --help\n")
+
+
+def test_an_unknown_command_names_the_nearest(run_bare: CommandLine) -> None:
+    result = run_bare("enqeue", "--json")
+
+    assert result.code == 2
+    assert result.json["error"]["kind"] == "usage"
+    assert "Did you mean 'enqueue'?" in result.json["error"]["message"]
+    assert result.json["error"]["hint"] == "aijobs --help"
+
+
+@pytest.mark.parametrize("short", ["--lim", "--li", "--stat"])
+def test_options_cannot_be_abbreviated(short: str, run_bare: CommandLine) -> None:
+    result = run_bare("inspect", short, "5")
+
+    assert result.code == 2
+    assert f"No such option: {short}" in result.err
+
+
+def test_an_unknown_option_names_the_nearest(run_bare: CommandLine) -> None:
+    result = run_bare("inspect", "--limits", "5")
+
+    assert result.code == 2
+    assert result.err.splitlines()[-1] == "hint: did you mean --limit?"
+
+
+def test_an_option_given_twice_is_refused_rather_than_the_last_one_taken(run_bare: CommandLine) -> None:
+    result = run_bare("inspect", "--limit", "5", "--limit", "500", "--json")
+
+    assert result.code == 2
+    assert result.json["error"]["message"] == "--limit is given more than once"
+
+
+def test_an_option_that_takes_several_values_may_be_repeated(run_cli: CommandLine) -> None:
+    result = run_cli("inspect", "--status", "pending", "--status", "failed")
+
+    assert result.code == 0
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("--json", "inspect"), ("inspect", "--json"), ("--json", "inspect", "--json")],
+    ids=["before", "after", "both"],
+)
+def test_a_global_option_may_stand_before_and_after_the_command(
+    args: tuple[str, ...], run_cli: CommandLine
+) -> None:
+    result = run_cli(*args)
+
+    assert result.code == 0
+    assert result.json == {"jobs": [], "next_cursor": None}
+
+
+def test_two_different_databases_on_one_line_are_refused(run_bare: CommandLine) -> None:
+    result = run_bare("--database", "sqlite:///a.db", "inspect", "--database", "sqlite:///b.db")
+
+    assert result.code == 2
+    assert "--database is given twice, with different values" in result.err
+
+
+def test_quiet_and_verbose_contradict_each_other(run_bare: CommandLine) -> None:
+    result = run_bare("inspect", "-q", "-v")
+
+    assert result.code == 2
+    assert "contradict" in result.err
+
+
+def test_the_flag_beats_the_environment_and_that_beats_the_file(
+    run_bare: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "aijobs.yaml").write_text("database: sqlite:///file.db\n")
+    environ = {"AIJOBS_DATABASE": "sqlite:///environment.db"}
+
+    run_bare("enqueue", "demo", "--database", "sqlite:///flag.db", environ=environ)
+    run_bare("enqueue", "demo", environ=environ)
+    run_bare("enqueue", "demo")
+
+    assert {path.name for path in tmp_path.glob("*.db")} == {"flag.db", "environment.db", "file.db"}
+
+
+def test_words_after_two_dashes_are_never_options(run_cli: CommandLine) -> None:
+    result = run_cli("inspect", "--", "--json")
+
+    assert result.code == 3
+    assert "no job --json" in result.err
+
+
+def test_an_unforeseen_error_is_one_line_without_its_text(
+    run_cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object, **__: object) -> None:
+        raise RuntimeError("the input was sk-demo-0123456789abcdef")
+
+    monkeypatch.setattr(inspect_command, "_list", explode)
+
+    result = run_cli("inspect", "--json")
+
+    assert result.code == 1
+    assert result.json["error"]["kind"] == "internal"
+    assert "RuntimeError" in result.json["error"]["message"]
+    assert "-v" in result.json["error"]["hint"]
+    assert "sk-demo" not in result.out + result.err
+    assert len(result.err.splitlines()) == 2
+
+
+def test_a_verbose_unforeseen_error_shows_where_it_comes_from_and_no_key(
+    run_cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object, **__: object) -> None:
+        raise RuntimeError("the key was sk-demo-0123456789abcdef")
+
+    monkeypatch.setattr(inspect_command, "_list", explode)
+
+    result = run_cli("inspect", "-v")
+
+    assert result.code == 1
+    assert "Traceback" in result.err
+    assert "sk-demo-0123456789abcdef" not in result.err
+
+
+def test_an_interrupt_is_reported_and_gives_130(
+    run_cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inspect_command, "_list", interrupt)
+
+    result = run_cli("inspect", "--json")
+
+    assert result.code == 130
+    assert result.json["error"]["kind"] == "interrupted"
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> None:
+    line = CommandLine(database=f"sqlite:///{tmp_path / 'jobs.db'}")
+    jobs = "".join('{"type": "demo"}\n' for _ in range(3000))
+    line.process("enqueue", "--jsonl", "-", stdin=jobs.encode())
+
+    process = subprocess.Popen(
+        command("inspect", "--limit", "3000"),
+        env=line.process_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+
+    assert process.wait() == 128 + signal.SIGPIPE
+    assert said == b""
+
+
+def _loaded(*args: str, environ: dict[str, str]) -> set[str]:
+    """The top-level modules in a process that ran *args*."""
+    program = (
+        "import sys\n"
+        "from aijobs.cli.main import run\n"
+        f"code = run({list(args)!r})\n"
+        "print('\\n'.join(sorted({n.split('.')[0] for n in sys.modules})), file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stderr.split())
+
+
+HEAVY = {
+    "aiohttp", "alembic", "croniter", "httpx", "jinja2", "jsonschema", "prometheus_client", "psycopg",
+    "pydantic", "referencing", "rich", "sqlalchemy", "starlette", "tenacity", "uvicorn", "yaml", "asyncio",
+}  # fmt: skip
+
+
+def test_the_overview_loads_nothing_heavy() -> None:
+    loaded = _loaded("--help", environ={"PYTHONPATH": str(ROOT)})
+
+    assert loaded & HEAVY == set()
+
+
+def test_enqueue_loads_only_what_it_needs(tmp_path: Path) -> None:
+    environ = {"PYTHONPATH": str(ROOT), "AIJOBS_DATABASE": f"sqlite:///{tmp_path / 'jobs.db'}"}
+
+    loaded = _loaded("-q", "enqueue", "demo", environ=environ)
+
+    assert loaded & HEAVY <= {"pydantic", "sqlalchemy", "yaml", "asyncio"}

@@ -1,0 +1,304 @@
+"""Tables, plain text, JSON, talk, progress and questions, whatever the data holds."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aijobs.cli.plain import aligned, cell, clean, to_json, width
+from aijobs.cli.printer import Printer, Verbosity
+from aijobs.core.errors import AijobsError, ConfigError, ConfigFault, UsageError
+from tests.support.clock import ManualClock
+
+HOSTILE = (
+    "x\nINFO job 7 completed \x1b[2J\x07 \u202egnp.exe \u2066\u200b\x9b[0m [red]b[/red] list[/int] :smile:"
+)
+
+
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Screen:
+    """A printer and what it wrote."""
+
+    def __init__(
+        self, *, json: bool = False, verbosity: Verbosity = Verbosity.NORMAL, terminal: bool = False,
+        columns: int = 100, typed: str = "", environ: dict[str, str] | None = None,
+        monkeypatch: pytest.MonkeyPatch | None = None,
+    ) -> None:  # fmt: skip
+        stream = Terminal if terminal else io.StringIO
+        self.stdout, self.stderr = stream(), stream()
+        self.clock = ManualClock()
+        if monkeypatch:
+            monkeypatch.setenv("COLUMNS", str(columns))
+            monkeypatch.setenv("TERM", "xterm-256color")
+        self.printer = Printer(
+            json=json, verbosity=verbosity, clock=self.clock, stdin=stream(typed), stdout=self.stdout,
+            stderr=self.stderr, environ=environ or {},
+        )  # fmt: skip
+
+    @property
+    def out(self) -> str:
+        return self.stdout.getvalue()
+
+    @property
+    def err(self) -> str:
+        return self.stderr.getvalue()
+
+
+# --- Safe text --------------------------------------------------------------------------------------
+
+
+def test_cleaned_text_cannot_steer_a_terminal_or_forge_a_line() -> None:
+    text = clean(HOSTILE)
+
+    assert text.isprintable()
+    assert "\\nINFO job 7" in text
+    assert "\\e[2J" in text
+    assert "\\u202e" in text
+    assert "\\x9b[0m" in text
+    assert "[red]b[/red] list[/int] :smile:" in text
+
+
+def test_cleaned_text_keeps_every_language() -> None:
+    text = "你好，世界 🎉 café Ω עברית"
+
+    assert clean(text) == text
+
+
+def test_json_is_valid_and_holds_no_character_that_steers_a_terminal() -> None:
+    text = to_json({"text": HOSTILE, "half": "\ud800", "cjk": "你好"})
+
+    assert json.loads(text) == {"text": HOSTILE, "half": "\ud800", "cjk": "你好"}
+    assert text.isprintable()
+    assert "你好" in text
+
+
+def test_json_times_end_in_z_and_spans_are_seconds() -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)
+
+    assert (
+        to_json({"at": at, "span": timedelta(minutes=1)})
+        == '{"at":"2026-01-02T03:04:05.006000Z","span":60.0}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        ("", "-"),
+        (0, "0"),
+        (True, "yes"),
+        (False, "no"),
+        (datetime(2026, 1, 2, 3, 4, 5, 999, tzinfo=UTC), "2026-01-02T03:04:05Z"),
+        (timedelta(seconds=3725), "1h2m"),
+        (timedelta(seconds=-90), "-1m30s"),
+        (timedelta(days=2, hours=3), "2d3h"),
+        (timedelta(milliseconds=1250), "1.25s"),
+        (0.25, "0.25"),
+    ],
+)
+def test_a_cell_shows_unknown_apart_from_zero(value: object, shown: str) -> None:
+    assert cell(value) == shown
+
+
+def test_wide_characters_do_not_shift_the_columns() -> None:
+    lines = aligned(("USER", "STATUS"), [("安娜🎉", "failed"), ("bo", "pending")])
+
+    starts = {width(line[: line.rindex(" ") + 1]) for line in lines}
+    assert starts == {8}
+
+
+# --- Tables -----------------------------------------------------------------------------------------
+
+
+def test_a_piped_table_is_plain_text_without_any_drawing() -> None:
+    screen = Screen()
+
+    screen.printer.table(("ID", "NOTE"), [("1", HOSTILE), ("22", None)])
+
+    assert screen.out.splitlines() == ["ID  NOTE", f"1   {clean(HOSTILE)}", "22  -"]
+
+
+def test_a_wide_terminal_gets_a_drawn_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True, monkeypatch=monkeypatch)
+
+    screen.printer.table(("ID", "NOTE"), [("1", "[red]b[/red]")])
+
+    assert "─" in screen.out
+    assert "[red]b[/red]" in screen.out
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen(terminal=True, monkeypatch=monkeypatch)
+
+    screen.printer.table(("ID", "NOTE"), [("1", "text")])
+
+    assert "\x1b[3" not in screen.out
+
+
+def test_a_terminal_too_narrow_for_the_table_gets_one_line_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True, columns=20, monkeypatch=monkeypatch)
+
+    screen.printer.table(("ID", "NOTE"), [("1", "a longer note than fits"), ("2", "short")])
+
+    assert screen.out.splitlines() == ["ID: 1", "NOTE: a longer note than fits", "", "ID: 2", "NOTE: short"]
+
+
+def test_a_dumb_terminal_gets_plain_text() -> None:
+    screen = Screen(terminal=True, environ={"TERM": "dumb"})
+
+    screen.printer.table(("ID",), [("1",)])
+
+    assert screen.out == "ID\n1\n"
+
+
+def test_an_empty_table_is_talk_and_no_data() -> None:
+    screen = Screen()
+
+    screen.printer.table(("ID",), [], empty="no jobs")
+
+    assert (screen.out, screen.err) == ("", "no jobs\n")
+
+
+def test_fields_are_one_a_line() -> None:
+    screen = Screen()
+
+    screen.printer.fields([("id", "1"), ("status", None)])
+
+    assert screen.out == "id:     1\nstatus: -\n"
+
+
+# --- JSON, talk and errors --------------------------------------------------------------------------
+
+
+def test_a_document_is_one_line_in_a_pipe_and_indented_on_a_terminal() -> None:
+    piped, terminal = Screen(json=True), Screen(json=True, terminal=True)
+
+    piped.printer.document({"a": 1})
+    terminal.printer.document({"a": 1})
+
+    assert piped.out == '{"a":1}\n'
+    assert terminal.out == '{\n  "a": 1\n}\n'
+
+
+def test_an_error_is_told_on_stderr_and_as_json_on_stdout() -> None:
+    screen = Screen(json=True)
+
+    screen.printer.error(AijobsError("it \x1b[2J broke", hint="mend it"))
+
+    assert json.loads(screen.out) == {
+        "error": {"kind": "error", "message": "it \x1b[2J broke", "hint": "mend it"}
+    }
+    assert screen.err == "error: it \\e[2J broke\nhint: mend it\n"
+
+
+def test_all_faults_of_a_configuration_are_told() -> None:
+    screen = Screen(json=True)
+    faults = [ConfigFault(file="a.yaml", line=n, column=1, path=f"types.{n}", message="no") for n in (1, 2)]
+
+    screen.printer.error(ConfigError(faults))
+
+    assert screen.err.splitlines() == ["error: a.yaml:1:1: types.1: no", "error: a.yaml:2:1: types.2: no"]
+    assert [fault["line"] for fault in json.loads(screen.out)["error"]["faults"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "said"),
+    [
+        (Verbosity.QUIET, ["warning: w"]),
+        (Verbosity.NORMAL, ["s", "warning: w"]),
+        (Verbosity.VERBOSE, ["s", "d", "warning: w"]),
+    ],
+)
+def test_warnings_are_said_even_when_quiet(verbosity: Verbosity, said: list[str]) -> None:
+    screen = Screen(verbosity=verbosity)
+
+    screen.printer.say("s")
+    screen.printer.detail("d")
+    screen.printer.warn("w")
+
+    assert screen.err.splitlines() == said
+    assert screen.out == ""
+
+
+# --- Progress ---------------------------------------------------------------------------------------
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    screen = Screen()
+
+    with screen.printer.progress("enqueue", total=1000) as progress:
+        progress.advance(100)
+        screen.clock.advance(seconds=10)
+        progress.advance(100)
+        screen.clock.advance(seconds=5)
+        progress.advance(100)
+
+    assert screen.err == "enqueue: 200 of 1,000 (20.0/s, 40s left)\n"
+
+
+def test_progress_of_unknown_length_tells_the_rate() -> None:
+    screen = Screen()
+
+    with screen.printer.progress("enqueue") as progress:
+        screen.clock.advance(seconds=20)
+        progress.advance(50)
+
+    assert screen.err == "enqueue: 50 so far (2.5/s)\n"
+
+
+def test_progress_on_a_terminal_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True, monkeypatch=monkeypatch)
+
+    with screen.printer.progress("enqueue", total=10) as progress:
+        progress.advance(10)
+
+    assert "10/10" in screen.err
+    assert screen.err.endswith("\x1b[2K")
+    assert screen.out == ""
+
+
+def test_quiet_has_no_progress() -> None:
+    screen = Screen(verbosity=Verbosity.QUIET)
+
+    with screen.printer.progress("enqueue", total=10) as progress:
+        screen.clock.advance(seconds=60)
+        progress.advance(10)
+
+    assert screen.err == ""
+
+
+# --- Questions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "agreed"), [("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False), ("", False)]
+)
+def test_a_person_on_a_terminal_is_asked(typed: str, agreed: bool) -> None:
+    screen = Screen(terminal=True, typed=typed)
+
+    assert screen.printer.confirm("Cancel 2 jobs?", yes=False) is agreed
+    assert screen.err.startswith("Cancel 2 jobs? [y/N] ")
+
+
+def test_yes_answers_without_asking() -> None:
+    screen = Screen()
+
+    assert screen.printer.confirm("Cancel 2 jobs?", yes=True)
+    assert screen.err == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_without_a_terminal_and_without_yes_it_refuses(as_json: bool) -> None:
+    screen = Screen(json=as_json)
+
+    with pytest.raises(UsageError, match="no terminal"):
+        screen.printer.confirm("Cancel 2 jobs?", yes=False)
