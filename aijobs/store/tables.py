@@ -354,7 +354,12 @@ notifications = Table(
     CheckConstraint(_in("state", "pending", "delivered", "failed", "gone"), name="state"),
     CheckConstraint("(next_run_at IS NOT NULL) = (state = 'pending')", name="next_run_at"),
 )
-_partial("ix_notifications_due", notifications.c.next_run_at, where=text("state = 'pending'"))
+_partial(
+    "ix_notifications_due",
+    notifications.c.target,
+    notifications.c.next_run_at,
+    where=text("state = 'pending'"),
+)
 
 effects = Table(
     "effects",

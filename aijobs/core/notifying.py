@@ -1,0 +1,97 @@
+"""Telling others that a job ended: what is said, and when a delivery is tried again. Pure."""
+
+import ipaddress
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from aijobs.core.clock import Chance
+
+WAITS = tuple(
+    timedelta(seconds=seconds) for seconds in (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
+)
+"""The wait after the first, second, ... failed delivery; the last one repeats. These are the waits that the
+Standard Webhooks specification suggests to senders; up to a tenth is added, lest many come at once."""
+
+_JITTER = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """How one delivery went. *gone*: the receiver wants no more (410); *hint*: its word on when to retry."""
+
+    delivered: bool
+    error: str | None = None
+    http_status: int | None = None
+    gone: bool = False
+    hint: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """What becomes of a notification: `delivered`, `pending` until *next_run_at*, `failed` or `gone`."""
+
+    state: str
+    next_run_at: datetime | None = None
+
+
+def next_step(
+    told: Told,
+    *,
+    attempts: int,
+    created_at: datetime,
+    give_up_after: timedelta,
+    now: datetime,
+    chance: Chance,
+) -> NextStep:
+    """What a delivery that went as *told* leads to; *attempts* includes it."""
+    if told.delivered:
+        return NextStep(state="delivered")
+    if told.gone:
+        return NextStep(state="gone")
+    wait = WAITS[min(attempts, len(WAITS)) - 1]
+    wait = max(wait + wait * _JITTER * chance.random(), told.hint or timedelta(0))
+    if now + wait > created_at + give_up_after:
+        return NextStep(state="failed")
+    return NextStep(state="pending", next_run_at=now + wait)
+
+
+def message(
+    *, event: str, job_id: str, type_name: str, user: str, key: str | None, round_number: int, attempts: int,
+    error_class: str | None, error_code: str | None, finished_at: datetime | None,
+) -> bytes:  # fmt: skip
+    """The body of a notification: what ended and how, as references; no input, no result, no error text."""
+    return json.dumps(
+        {
+            "type": f"job.{event}",
+            "timestamp": _instant(finished_at),
+            "data": {
+                "job_id": job_id, "type": type_name, "user": user or None, "key": key, "status": event,
+                "round": round_number, "attempts": attempts, "error_class": error_class,
+                "error_code": error_code, "finished_at": _instant(finished_at),
+            },
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode()  # fmt: skip
+
+
+def private_address(addresses: Iterable[str]) -> str | None:
+    """The first of *addresses* that is not a public one, or None.
+
+    A receiver's name is chosen in the configuration but resolved by somebody else's DNS: without this check a
+    notification could be made to knock at a service inside the operator's own network.
+    """
+    for text in addresses:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        if not mapped.is_global or mapped.is_multicast:
+            return text
+    return None
+
+
+def _instant(value: datetime | None) -> str | None:
+    if value is None:
+        return None
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

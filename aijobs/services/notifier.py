@@ -1,0 +1,214 @@
+"""Delivers the outbox: signed webhooks, commands, log lines. At least once, with one id a notification.
+
+Targets are served side by side and each only a few at a time, so a dead one holds nobody else up.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+
+import httpx
+
+from aijobs import __version__
+from aijobs.core.clock import Chance
+from aijobs.core.hints import delay_hint
+from aijobs.core.log_events import Log, LogEvent, Unheard
+from aijobs.core.notifying import Told, message, next_step, private_address
+from aijobs.core.redaction import redact
+from aijobs.core.settings import NotifySettings, Settings
+from aijobs.core.signature import sign
+from aijobs.core.signing_key import decode_key
+from aijobs.store import outbox
+from aijobs.store.engine import Store
+from aijobs.store.outbox import Note
+
+_AT_ONCE = 10  # of one target in one run
+_MARGIN = timedelta(seconds=30)
+_THREADS = 8
+
+Resolve = Callable[[str, int], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyReport:
+    """What one run did, in notifications."""
+
+    delivered: int = 0
+    again: int = 0
+    given_up: int = 0
+
+    @property
+    def tried(self) -> int:
+        """How many were tried."""
+        return self.delivered + self.again + self.given_up
+
+
+def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of *host*, as the system's resolver gives them."""
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+class Notifier:
+    """Delivers what is due, whoever runs it and however many at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        chance: Chance,
+        log: Log | None = None,
+        resolver: Resolve = resolve,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.chance = chance
+        self.log = log or Unheard()
+        self.resolver = resolver
+
+    def run_once(self) -> NotifyReport:
+        """Deliver at most a few due notifications of each target, and write down how it went."""
+        taken = {name: self._take(name) for name in self.settings.notify}
+        work = [(name, notes) for name, notes in taken.items() if notes]
+        if not work:
+            return NotifyReport()
+        with ThreadPoolExecutor(min(_THREADS, len(work)), "aijobs-notify") as pool:
+            states = [state for found in pool.map(lambda one: self._serve(*one), work) for state in found]
+        return NotifyReport(
+            delivered=states.count("delivered"),
+            again=states.count("pending"),
+            given_up=states.count("failed") + states.count("gone"),
+        )
+
+    def _take(self, name: str) -> list[Note]:
+        lease = self.settings.notify[name].timeout * _AT_ONCE + _MARGIN
+        with self.store.write() as tx:
+            return outbox.take(tx, name, self.store.clock.now(), _AT_ONCE, lease)
+
+    def _serve(self, name: str, notes: Sequence[Note]) -> list[str]:
+        return [self._deliver(name, self.settings.notify[name], note) for note in notes]
+
+    def _deliver(self, name: str, target: NotifySettings, note: Note) -> str:
+        told = self._tell(target, note)
+        now = self.store.clock.now()
+        step = next_step(
+            told, attempts=note.attempts, created_at=note.created_at, give_up_after=target.give_up_after,
+            now=now, chance=self.chance,
+        )  # fmt: skip
+        with self.store.write() as tx:
+            outbox.finish(tx, note, told, step, now)
+        event = LogEvent.NOTIFIED if told.delivered else LogEvent.NOTIFICATION_FAILED
+        self.log.emit(
+            event, job=note.job_id, target=name, notification=note.id, event=note.event, error=told.error,
+            at=step.next_run_at,
+        )  # fmt: skip
+        return step.state
+
+    def _tell(self, target: NotifySettings, note: Note) -> Told:
+        body = message(
+            event=note.event, job_id=note.job_id, type_name=note.type, user=note.user, key=note.key,
+            round_number=note.round, attempts=note.job_attempts, error_class=note.error_class,
+            error_code=note.error_code, finished_at=note.finished_at,
+        )  # fmt: skip
+        match target.kind:
+            case "webhook":
+                return self._post(target, note.id, body)
+            case "command":
+                return _run(target, body)
+            case "log":
+                self.log.emit(LogEvent.JOB_ENDED, job=note.job_id, type=note.type, status=note.event)
+                return Told(delivered=True)
+
+    def _post(self, target: NotifySettings, note_id: str, body: bytes) -> Told:
+        keys = [decode_key(secret.get_secret_value()) for secret in target.secret]
+        headers = {name: value.get_secret_value() for name, value in target.headers.items()}
+        headers |= {"content-type": "application/json", "user-agent": f"aijobs/{__version__}"}
+        headers |= (
+            sign(note_id, body, keys=keys, now=self.store.clock.now()) if keys else {"webhook-id": note_id}
+        )
+        try:
+            url, extensions, host = self._address(target)
+            with (
+                httpx.Client(trust_env=False, timeout=target.timeout.total_seconds()) as client,
+                client.stream(
+                    "POST", url, content=body, headers=headers | {"host": host}, extensions=extensions
+                ) as answer,
+            ):
+                return self._judged(answer)
+        except _PrivateAddressError as error:
+            return Told(delivered=False, error=str(error))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return Told(delivered=False, error=redact(f"{type(error).__name__}: {error}"))
+
+    def _address(self, target: NotifySettings) -> tuple[httpx.URL, dict[str, str], str]:
+        """Where to connect: the checked address itself, so that a second look at DNS cannot give another."""
+        url = httpx.URL(target.url or "")
+        port = url.port or (443 if url.scheme == "https" else 80)
+        addresses = self.resolver(url.host, port)
+        if not target.allow_private:
+            private = private_address(addresses)
+            if private:
+                raise _PrivateAddressError(
+                    f"{url.host} is {private}, inside a private network (allow_private)"
+                )
+        host = url.netloc.decode("ascii")
+        return url.copy_with(host=addresses[0]), {"sni_hostname": url.host}, host
+
+    def _judged(self, answer: httpx.Response) -> Told:
+        status = answer.status_code
+        if 200 <= status < 300:
+            return Told(delivered=True, http_status=status)
+        hint = delay_hint(answer.headers.multi_items(), None, self.store.clock.now())
+        what = "a redirect, which is not followed" if 300 <= status < 400 else "not a success"
+        return Told(
+            delivered=False,
+            error=f"HTTP {status}: {what}",
+            http_status=status,
+            gone=status == 410,
+            hint=hint.delay,
+        )
+
+
+class _PrivateAddressError(Exception):
+    """The receiver's name leads into a private network."""
+
+
+def _run(target: NotifySettings, body: bytes) -> Told:
+    """Run the command with the message on its stdin; exit status 0 is a delivery."""
+    limit = target.timeout.total_seconds()
+    try:
+        with _started(target.command) as process:
+            try:
+                process.communicate(body, timeout=limit)
+            except subprocess.TimeoutExpired:
+                return Told(delivered=False, error=f"the command did not end within {limit:g} s")
+    except OSError as error:
+        return Told(delivered=False, error=f"the command cannot be started: {error.strerror}")
+    if process.returncode == 0:
+        return Told(delivered=True)
+    return Told(delivered=False, error=f"the command ended with status {process.returncode}")
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command in a group of its own, so that when its time is over its children end with it."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

@@ -1,0 +1,264 @@
+"""The outbox on both databases: at least once, with one id, and a dead target holds nobody up."""
+
+import json
+import sys
+from datetime import timedelta
+
+import pytest
+from standardwebhooks import Webhook
+
+from aijobs.core.model import ErrorClass
+from aijobs.core.notifying import Told, next_step, private_address
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.notifier import Notifier
+from aijobs.store import jobs, outbox
+from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
+from tests.support.receiver import receiver
+
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+
+def wired(store, chance, targets, on=None) -> tuple[Coordinator, Notifier]:
+    types = {"t": {"provider": "p", "notify": list(targets)}}
+    settings = settings_of(types=types, notify=targets)
+    coordinator = Coordinator(store, settings, chance=chance)
+    return coordinator, Notifier(store, settings, chance=chance)
+
+
+def webhook(url: str, **more: object) -> dict[str, object]:
+    return {"kind": "webhook", "url": url, "secret": SECRET, "allow_private": True} | more
+
+
+def finish_one(coordinator, value=1):
+    coordinator.enqueue(new_job(value), actor="t")
+    job = claim_one(coordinator)
+    succeed(coordinator, job)
+    return job
+
+
+def notes(store, job):
+    with store.read() as tx:
+        return jobs.notifications_of(tx, job.id)
+
+
+@pytest.fixture
+def hook():
+    with receiver() as kept:
+        yield kept
+
+
+def test_the_end_of_a_job_is_told_once_signed_and_without_its_content(store, chance, clock, hook):
+    coordinator, notifier = wired(store, chance, {"ops": webhook(hook.url)})
+    job = finish_one(coordinator, {"text": "a secret prompt"})
+
+    first, second = notifier.run_once(), notifier.run_once()
+
+    assert (first.delivered, second.tried) == (1, 0)
+    (sent,) = hook.deliveries
+    told = json.loads(sent.body)
+    assert (told["type"], told["data"]["job_id"]) == ("job.succeeded", job.id)
+    assert b"secret prompt" not in sent.body
+    (note,) = notes(store, job)
+    assert (note["state"], note["id"], note["attempts"]) == ("delivered", sent.headers["webhook-id"], 1)
+    assert sent.headers["webhook-timestamp"] == str(int(clock.now().timestamp()))
+
+
+def test_the_official_library_verifies_what_we_send(store, chance, clock, hook, monkeypatch):
+    coordinator, notifier = wired(store, chance, {"ops": webhook(hook.url)})
+    finish_one(coordinator)
+    notifier.run_once()
+    (sent,) = hook.deliveries
+
+    monkeypatch.setattr(Webhook, "_Webhook__verify_timestamp", lambda self, value: clock.now(), raising=False)
+
+    assert Webhook(SECRET).verify(sent.body, sent.headers)["type"] == "job.succeeded"
+
+
+def test_a_receiver_that_is_down_for_a_day_is_told_in_the_end_and_by_one_id(store, chance, clock, hook):
+    coordinator, notifier = wired(store, chance, {"ops": webhook(hook.url)})
+    job = finish_one(coordinator)
+    hook.statuses = [503] * 4 + [500] * 2
+
+    rounds = 0
+    while notes(store, job)[0]["state"] == "pending":
+        notifier.run_once()
+        clock.advance(timedelta(minutes=10))
+        rounds += 1
+
+    assert notes(store, job)[0]["state"] == "delivered"
+    assert len(hook.deliveries) == 7
+    assert len({one.headers["webhook-id"] for one in hook.deliveries}) == 1
+    assert rounds > 60  # the waits grow to hours
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "error"),
+    [
+        (410, "gone", "HTTP 410: not a success"),
+        (302, "pending", "HTTP 302: a redirect, which is not followed"),
+        (500, "pending", "HTTP 500: not a success"),
+        (404, "pending", "HTTP 404: not a success"),
+        (200, "delivered", None),
+        (204, "delivered", None),
+    ],
+)
+def test_what_the_receiver_answers_decides(store, chance, hook, status, state, error):
+    coordinator, notifier = wired(store, chance, {"ops": webhook(hook.url)})
+    job = finish_one(coordinator)
+    hook.statuses = [status]
+
+    notifier.run_once()
+
+    (note,) = notes(store, job)
+    assert (note["state"], note["last_error"], note["http_status"]) == (state, error, status)
+
+
+def test_a_dead_target_does_not_hold_up_the_others(store, chance, hook):
+    dead = webhook("http://127.0.0.1:9/nobody")
+    coordinator, notifier = wired(store, chance, {"dead": dead, "alive": webhook(hook.url)})
+    for number in range(30):
+        finish_one(coordinator, number)
+
+    reports = [notifier.run_once() for _ in range(3)]
+
+    assert sum(report.delivered for report in reports) == 30
+    assert sum(report.again for report in reports) == 30
+
+
+def test_no_private_address_is_knocked_at_unless_allowed(store, chance, hook):
+    coordinator, notifier = wired(store, chance, {"ops": webhook(hook.url, allow_private=False)})
+    job = finish_one(coordinator)
+
+    notifier.run_once()
+
+    assert hook.deliveries == []
+    assert "private network" in notes(store, job)[0]["last_error"]
+
+
+def test_a_name_that_resolves_to_a_private_address_is_refused_too(store, chance):
+    target = webhook("https://receiver.example/hook", allow_private=False)
+    coordinator, notifier = wired(store, chance, {"ops": target})
+    notifier.resolver = lambda host, port: ["93.184.216.34", "10.0.0.7"]
+    job = finish_one(coordinator)
+
+    notifier.run_once()
+
+    assert "10.0.0.7" in notes(store, job)[0]["last_error"]
+
+
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("8.8.8.8", False), ("127.0.0.1", True), ("10.1.2.3", True), ("172.16.0.1", True),
+        ("192.168.1.1", True), ("169.254.169.254", True), ("0.0.0.0", True), ("100.64.0.1", True),
+        ("::1", True), ("fe80::1%eth0", True), ("fc00::1", True), ("::ffff:127.0.0.1", True), ("2606:4700::1111", False), ("224.0.0.1", True),
+    ],
+)  # fmt: skip
+def test_which_addresses_are_private(address, private):
+    assert (private_address([address]) is not None) == private
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "delivered"), (3, "pending")])
+def test_a_command_gets_the_event_on_stdin_and_its_status_decides(store, chance, tmp_path, code, state):
+    out = tmp_path / "told.json"
+    script = f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read()); sys.exit({code})"
+    target = {"kind": "command", "command": [sys.executable, "-c", script]}
+    coordinator, notifier = wired(store, chance, {"cmd": target})
+    job = finish_one(coordinator)
+
+    notifier.run_once()
+
+    assert json.loads(out.read_text())["data"]["job_id"] == job.id
+    assert notes(store, job)[0]["state"] == state
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(store, chance):
+    target = {"kind": "command", "command": ["/bin/sh", "-c", "sleep 600 & wait"], "timeout": "200ms"}
+    coordinator, notifier = wired(store, chance, {"cmd": target})
+    job = finish_one(coordinator)
+
+    notifier.run_once()
+
+    assert "did not end" in notes(store, job)[0]["last_error"]
+
+
+def test_a_command_that_is_not_there_is_a_failure_not_a_crash(store, chance):
+    coordinator, notifier = wired(
+        store, chance, {"cmd": {"kind": "command", "command": ["/no/such/program"]}}
+    )
+    job = finish_one(coordinator)
+
+    notifier.run_once()
+
+    assert "cannot be started" in notes(store, job)[0]["last_error"]
+
+
+def test_each_round_of_a_job_is_told_by_itself(store, chance, hook):
+    coordinator, notifier = wired(store, chance, {"ops": webhook(hook.url)})
+    coordinator.enqueue(new_job(), actor="t")
+    job = claim_one(coordinator)
+    fail(coordinator, job, ErrorClass.INVALID_REQUEST)
+    coordinator.reopen(job.id, actor="ana", reason="fixed")
+    succeed(coordinator, claim_one(coordinator))
+
+    notifier.run_once()
+
+    assert [json.loads(one.body)["type"] for one in hook.deliveries] == ["job.dead_letter", "job.succeeded"]
+    assert len({one.headers["webhook-id"] for one in hook.deliveries}) == 2
+
+
+def test_a_deliverer_that_died_is_followed_by_another_and_its_late_word_is_dropped(store, chance, clock):
+    coordinator, _ = wired(store, chance, {"ops": webhook("http://127.0.0.1:9/")})
+    job = finish_one(coordinator)
+    lease = timedelta(minutes=1)
+    with store.write() as tx:
+        (first,) = outbox.take(tx, "ops", clock.now(), 10, lease)
+        nobody_else = outbox.take(tx, "ops", clock.now(), 10, lease)
+    clock.advance(lease)
+    with store.write() as tx:
+        (second,) = outbox.take(tx, "ops", clock.now(), 10, lease)
+    told = Told(delivered=True)
+    step = next_step(
+        told, attempts=1, created_at=clock.now(), give_up_after=lease, now=clock.now(), chance=chance
+    )
+
+    with store.write() as tx:
+        late = outbox.finish(tx, first, told, step, clock.now())
+        current = outbox.finish(tx, second, told, step, clock.now())
+
+    assert nobody_else == []
+    assert (late, current) == (False, True)
+    assert notes(store, job)[0]["attempts"] == 2
+
+
+def test_after_its_last_day_a_delivery_is_given_up(clock, chance):
+    created = clock.now()
+    failed = Told(delivered=False, error="down")
+    states = []
+    for attempts in range(1, 15):
+        step = next_step(
+            failed, attempts=attempts, created_at=created, give_up_after=timedelta(days=3), now=clock.now(),
+            chance=chance,
+        )  # fmt: skip
+        states.append(step.state)
+        if step.next_run_at is None:
+            break
+        clock.set(step.next_run_at)
+
+    assert states[-1] == "failed"
+    assert len(states) >= 9
+
+
+def test_the_receivers_own_word_on_when_to_come_back_is_heeded(clock, chance):
+    told = Told(delivered=False, hint=timedelta(hours=2))
+
+    step = next_step(
+        told,
+        attempts=1,
+        created_at=clock.now(),
+        give_up_after=timedelta(days=3),
+        now=clock.now(),
+        chance=chance,
+    )
+
+    assert step.next_run_at == clock.now() + timedelta(hours=2)
