@@ -60,16 +60,17 @@ class ConfigFault:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         at = f" {self.path}:" if self.path else ""
-        return f"{where}:{at} {self.message}"
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}:{at} {self.message}{hint}"
 
 
 class ConfigError(UsageError):
-    """The configuration has faults; *faults* holds all of them, in file order."""
+    """The configuration has faults; *faults* holds all of them, in file order, each with its own hint."""
 
     kind = "config"
 
     def __init__(self, faults: Sequence[ConfigFault], *, hint: str | None = None) -> None:
-        super().__init__("\n".join(map(str, faults)), hint=hint or next((f.hint for f in faults if f.hint), None))
+        super().__init__("\n".join(map(str, faults)), hint=hint)
         self.faults = tuple(faults)
 
 

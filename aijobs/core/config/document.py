@@ -105,6 +105,7 @@ class _Reader:
         self.document = document
         self.environ = environ
         self.count = 0
+        self.full = False  # once is enough to say it
         self.open: list[yaml.Node] = []
 
     def value(self, node: yaml.Node, path: Path) -> Any:
@@ -183,14 +184,16 @@ class _Reader:
         if len(self.open) >= DEEPEST:
             return f"nested deeper than {DEEPEST} levels"
         if self.count > MOST_VALUES:
-            return f"more than {MOST_VALUES} values, counting aliases each time"
+            return f"the file holds more than {MOST_VALUES} values, counting aliases each time"
         if node.tag and not node.tag.endswith((":map", ":seq", PLAIN)):
             return "tags are not used here: remove it"
         return None
 
     def _refuse(self, node: yaml.Node, path: Path, message: str) -> None:
         self.document.broken.add(path)
-        self.document.fault(path, message, spot=_spot(node))
+        if self.count <= MOST_VALUES or not self.full:
+            self.full = self.count > MOST_VALUES
+            self.document.fault(path, message, spot=_spot(node))
 
 
 def _spot(node: yaml.Node) -> Spot:

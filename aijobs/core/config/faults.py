@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from aijobs.core.config.document import Document, Path
 from aijobs.core.config.scalars import EnvironmentText, misread, resolve
-from aijobs.core.durations import format_duration
+from aijobs.core.durations import LONGEST, format_duration
 from aijobs.core.model import ErrorClass
 from aijobs.core.settings import Settings, closest
 
@@ -41,7 +41,7 @@ _BOUNDS = {
     "too_short": ("min_length", "must have at least {} entry"),
     "string_too_short": ("min_length", "must not be empty"),
 }
-NUMBERS = frozenset({"int_type", "float_type", "bool_type"})
+_NUMBERS = frozenset({"int_type", "float_type", "bool_type"})
 
 
 def report(error: ValidationError, document: Document) -> None:
@@ -55,6 +55,21 @@ def report(error: ValidationError, document: Document) -> None:
         message, hint = _say(one, path, document)
         spot = document.keys.get(path) if key_is_meant or one["type"] == "extra_forbidden" else None
         document.fault(path, message, spot=spot, hint=hint)
+
+
+def take_numbers(error: ValidationError, data: dict[str, Any]) -> bool:
+    """Where a number or boolean is needed and the environment's text spells one, put it in its place."""
+    taken = False
+    for one in error.errors(include_url=False, include_input=False):
+        path = in_file(one["loc"], data)
+        text = at(path, data)
+        if one["type"] in _NUMBERS and isinstance(text, EnvironmentText):
+            value = resolve(str(text))
+            if value is not None and not isinstance(value, str):
+                holder: Any = at(path[:-1], data)
+                holder[path[-1]] = value
+                taken = True
+    return taken
 
 
 def in_file(location: tuple[str | int, ...], data: object) -> Path:
@@ -93,12 +108,16 @@ def _say(error: Any, path: Path, document: Document) -> tuple[str, str | None]:
     if kind in ("literal_error", "enum"):
         return _choice(str(details["expected"]), at(path, document.data), path, document)
     if kind in _BOUNDS:
-        bound, words = _BOUNDS[kind]
-        return words.format(_plain(details[bound])) + _other_bound(kind, path), None
+        return _out_of_bounds(kind, details, path), None
     message = _SIMPLE.get(kind, error["msg"])
     if kind == "missing":
         return message, None
-    return message + _instead(at(path, document.data)), _misreading(path, document)
+    given = at(path, document.data)
+    if given is None:
+        return f"{message}, and there is nothing", None
+    if isinstance(given, float) and kind in _NUMBERS:
+        return message + _instead(given), f"write {int(given)}" if given.is_integer() else None
+    return message + _instead(given), _misreading(path, document)
 
 
 def _unknown(path: Path) -> tuple[str, str | None]:
@@ -152,13 +171,15 @@ def _plain(bound: object) -> str:
     return format_duration(bound) if isinstance(bound, timedelta) else str(bound)
 
 
-def _other_bound(kind: str, path: Path) -> str:
-    """The other end of the range, so that one look is enough."""
-    if kind not in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
-        return ""
+def _out_of_bounds(kind: str, details: Any, path: Path) -> str:
+    """With both ends of the range, so that one look is enough."""
+    bound, words = _BOUNDS[kind]
     limits = dict(_limits_at(path))
+    message = words.format(_plain(limits.get(bound, details[bound])))
     low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
-    return f" (allowed: {_plain(low)} to {_plain(high)})" if low is not None and high is not None else ""
+    if low is None or high in (None, LONGEST):
+        return message
+    return f"{message} (from {_plain(low)} to {_plain(high)})"
 
 
 # --- The model behind a path ----------------------------------------------------------------------
@@ -171,7 +192,10 @@ def _keys_at(path: Path) -> list[str]:
 
 def _limits_at(path: Path) -> Iterator[tuple[str, object]]:
     field = _field_at(path)
-    for constraint in field.metadata if field else ():
+    if field is None:
+        return
+    inner = (one for kind in get_args(field.annotation) for one in getattr(kind, "__metadata__", ()))
+    for constraint in (*(one for info in inner for one in getattr(info, "metadata", ())), *field.metadata):
         for name in ("ge", "gt", "le", "lt"):
             bound = getattr(constraint, name, None)
             if bound is not None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from aijobs.core.errors import ConfigFault
 
 LARGEST = 4 << 20
-LARGEST_SECRET = 64 << 10
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 
 
 class UnreadableError(Exception):

@@ -57,7 +57,7 @@ def _reserved(mark: Any, lines: list[str], file: str) -> ConfigFault:
         if sign in _RESERVED
         else "not readable as YAML"
     )
-    return _at(mark, file, what, hint=f'write "{value}"')
+    return _at(mark, file, what)
 
 
 def _line(lines: list[str], mark: Any) -> str:

@@ -167,13 +167,7 @@ class Settings(Section):
 
     def tier_timeout(self, name: str) -> timedelta:
         """How long one call of job type *name* may take by its tier alone."""
-        tiers = self.timeouts.tiers
-        by_name: dict[str, timedelta] = {
-            "simple": tiers.simple,
-            "medium": tiers.medium,
-            "complex": tiers.complex,
-        }
-        return by_name[self.type(name).tier]
+        return self.timeouts.tiers.of(self.type(name).tier)
 
     def key_ttl(self, name: str) -> timedelta:
         """How long an idempotency key of job type *name* is remembered."""

@@ -1,6 +1,5 @@
 """What one section says of another: names that must exist there, and what they must be able to do."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,8 @@ class Inconsistency:
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """Which of *names* a person who typed *name* may have meant."""
+    import difflib  # only when something is wrong
+
     found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return found[0] if found else None
 
