@@ -168,7 +168,8 @@ _ALIASES: Mapping[str, tuple[str, int | None]] = MappingProxyType(
 )
 
 _RULE = re.compile(
-    r"(?P<name>[a-z0-9_]+?)(?:=(?P<number>\d+(?:\.\d+)?))?(?::(?P<chance>\d+(?:\.\d+)?))?(?:x(?P<times>\d+))?"
+    r"(?P<name>[a-z0-9_]+?)(?:=(?P<number>\d+(?:\.\d+)?))?(?::(?P<chance>\d+(?:\.\d+)?))?(?:x(?P<times>\d+))?",
+    re.ASCII,
 )
 
 
@@ -221,7 +222,7 @@ def _named(name: str) -> Fault | None:
 
 
 def _is_reply(name: str) -> bool:
-    return name in REPLIES or re.fullmatch(r"[45]\d\d", name) is not None
+    return name in REPLIES or re.fullmatch(r"[45][0-9]{2}", name) is not None
 
 
 def names() -> tuple[str, ...]:

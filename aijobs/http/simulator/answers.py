@@ -10,11 +10,13 @@ from aijobs.http.simulator.request import Api, Asked, Body
 
 def output(asked: Asked) -> tuple[str, bool]:
     """What the model says to *asked*, and whether the caller's bound on output tokens cut it."""
-    form = asked.body.get("response_format") or (asked.body.get("text") or {}).get("format") or {}
+    form = _object(asked.body.get("response_format")) or _object(
+        _object(asked.body.get("text")).get("format")
+    )
     if asked.orders.reply is not None:
         said = asked.orders.reply
-    elif isinstance(form, dict) and str(form.get("type", "")).startswith("json"):
-        schema = form.get("schema") or (form.get("json_schema") or {}).get("schema")
+    elif str(form.get("type", "")).startswith("json"):
+        schema = form.get("schema") or _object(form.get("json_schema")).get("schema")
         said = model.json_answer(asked.text, schema)
     else:
         said = model.answer(asked.text)
@@ -22,6 +24,10 @@ def output(asked: Asked) -> tuple[str, bool]:
     if bound is None or model.count_tokens(said) <= bound:
         return said, False
     return said.encode("utf-8", "replace")[: bound * 4].decode("utf-8", "ignore"), True
+
+
+def _object(value: object) -> Body:
+    return value if isinstance(value, dict) else {}
 
 
 def usage(api: Api, asked: str, said: str) -> Body:

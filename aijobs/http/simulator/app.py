@@ -54,8 +54,8 @@ class _Endpoint:
 def app(simulator: Simulator) -> Starlette:
     """The app of *simulator*. Faults of the wire need the server of `start_in_thread` around it."""
 
-    def route(path: str, api: Api, method: str, handler: Handler) -> Route:
-        return Route(path, _Endpoint(simulator, api, handler), methods=[method])
+    def route(path: str, api: Api, methods: str, handler: Handler) -> Route:
+        return Route(path, _Endpoint(simulator, api, handler), methods=methods.split())
 
     one = "/v1/responses/{response_id}"
     return Starlette(
@@ -63,7 +63,7 @@ def app(simulator: Simulator) -> Starlette:
             route("/v1/responses", Api.RESPONSES, "POST", _submit(simulator, Api.RESPONSES)),
             route("/v1/chat/completions", Api.CHAT, "POST", _submit(simulator, Api.CHAT)),
             route("/v1/messages", Api.MESSAGES, "POST", _submit(simulator, Api.MESSAGES)),
-            route("/v1/echo", Api.ECHO, "POST", _submit(simulator, Api.ECHO)),
+            route("/v1/echo", Api.ECHO, "POST PUT PATCH", _submit(simulator, Api.ECHO)),
             route(one, Api.RESPONSES, "GET", _poll(simulator)),
             route(one, Api.RESPONSES, "DELETE", _delete(simulator)),
             route(f"{one}/cancel", Api.RESPONSES, "POST", _cancel(simulator)),

@@ -14,7 +14,7 @@ from aijobs.core.faults import parse_faults
 Body = dict[str, Any]
 
 _OUR_CALL = re.compile(r"aijobs-(?P<job>.+)-\d+")
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)(ms|s)?")
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)(ms|s)?", re.ASCII)
 
 
 class Api(StrEnum):
@@ -255,12 +255,13 @@ def _orders(headers: Mapping[str, str], body: Body, text: str) -> Orders:
             said[name] = header
     if unknown := said.keys() - {field.name for field in fields(Orders)}:
         raise Refused(400, f"simulator: unknown {', '.join(sorted(unknown))}", param="simulator")
+    texts = {name: str(value) for name, value in said.items() if value is not None}
     try:
-        parse_faults(str(said.get("fault") or ""))
-        latency = parse_latency(str(said["latency"])) if "latency" in said else None
+        parse_faults(texts.get("fault", ""))
+        latency = parse_latency(texts["latency"]) if "latency" in texts else None
     except ValueError as error:
         raise Refused(400, f"simulator: {error}", param="simulator") from None
-    return Orders(fault=said.get("fault"), latency=latency, key=said.get("key"), reply=said.get("reply"))
+    return Orders(fault=texts.get("fault"), latency=latency, key=texts.get("key"), reply=texts.get("reply"))
 
 
 def _said_inside(body: Body, text: str) -> Body:

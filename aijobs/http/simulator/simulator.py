@@ -162,7 +162,6 @@ class Simulator:
             asked=asked,
             created_at=self._clock.now(),
             fault=self._pick(Stage.WORK, asked),
-            table=self._table_of(asked),
         )
         self._works.add(work)
         if not asked.background:
@@ -178,12 +177,10 @@ class Simulator:
         self.ledger.running.up(keys)
         work.on_end.append(lambda: self.ledger.running.down(keys))
         early = self._announce(work)
-        if work.ends_by_polls is not None:
-            work.begin()
-        elif early is not None:
+        if early is not None:
             work.end(self._clock.now())
             await early
-        elif work.fault_name in ENDLESS:
+        elif work.ends_by_polls is not None or work.fault_name in ENDLESS:
             work.begin()
         else:
             seconds, loop = self._latency(work.asked), asyncio.get_running_loop()
@@ -195,7 +192,7 @@ class Simulator:
         target = self.settings.webhook
         if not target:
             return None
-        fault = work.table.pick(Stage.WEBHOOK, work.asked.job)
+        fault = self._pick(Stage.WEBHOOK, work.asked)
         if fault and fault.name == "webhook_before_response":
             return self._send(work, target, fault)
         work.on_end.append(lambda: self._spawn(self._send(work, target, fault)))
@@ -223,13 +220,15 @@ class Simulator:
     async def poll(self, response_id: str, record: CallRecord) -> Reply:
         """The answer to the question what became of a response."""
         work = self._find(response_id, record)
-        fault = work.table.pick(Stage.POLL, work.asked.job, holds=self._holds)
+        fault = self._pick(Stage.POLL, work.asked)
+        record.fault = str(fault) if fault else None
         return await self._about(work, fault, lambda now: work.poll(now))
 
     async def cancel(self, response_id: str, record: CallRecord) -> Reply:
         """The answer to the request to stop a response."""
         work = self._find(response_id, record)
-        fault = work.table.pick(Stage.CANCEL, work.asked.job, holds=self._holds)
+        fault = self._pick(Stage.CANCEL, work.asked)
+        record.fault = str(fault) if fault else None
         if not fault and not work.asked.background:
             raise Refused(400, "Only responses created in the background can be cancelled.")
         return await self._about(work, fault, lambda now: self._cancelled(work, now))

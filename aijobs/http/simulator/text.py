@@ -46,17 +46,22 @@ def json_answer(asked: str, schema: object = None) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _instance(schema: dict[str, Any], text: str) -> object:
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _instance(wanted: object, text: str) -> object:
+    schema = _object(wanted)
     if "const" in schema:
         return schema["const"]
-    if schema.get("enum"):
-        return schema["enum"][crc32(text.encode("utf-8", "replace")) % len(schema["enum"])]
+    if isinstance(choices := schema.get("enum"), list) and choices:
+        return choices[crc32(text.encode("utf-8", "replace")) % len(choices)]
     kind = schema.get("type", "object" if "properties" in schema else "string")
     match kind[0] if isinstance(kind, list) and kind else kind:
         case "object":
-            return {name: _instance(part, text) for name, part in schema.get("properties", {}).items()}
+            return {name: _instance(part, text) for name, part in _object(schema.get("properties")).items()}
         case "array":
-            return [_instance(schema.get("items", {}), text)] * max(1, schema.get("minItems", 1))
+            return [_instance(schema.get("items"), text)]
         case "integer" | "number":
             return schema.get("minimum", count_words(text))
         case "boolean":

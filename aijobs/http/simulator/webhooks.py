@@ -2,17 +2,17 @@
 
 import asyncio
 import ssl
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from hashlib import sha256
-from hmac import digest
 from urllib.parse import urlsplit
 
 from aijobs.core.clock import Clock
 from aijobs.core.faults import Fault
+from aijobs.core.signature import sign
+from aijobs.core.signing_key import decode_key
 from aijobs.http.simulator.ledger import Ledger
 from aijobs.http.simulator.reply import as_json
 
@@ -26,10 +26,15 @@ _PATIENCE = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookTarget:
-    """Where webhooks go, and what signs them."""
+    """Where webhooks go, and the secret that signs them (`whsec_...`). Raises ValueError when it is none."""
 
     url: str
     secret: str = TEST_SECRET
+
+    def __post_init__(self) -> None:
+        decode_key(self.secret)
+        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
+            raise ValueError("the webhook URL must begin with http:// or https:// and name a host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +49,11 @@ class Delivery:
 
     def headers(self, now: datetime) -> dict[str, str]:
         """The headers of an attempt at *now*; the timestamp is each attempt's own."""
-        stamp = str(int((now - self.age).timestamp()))
-        signatures = [sign(secret, self.id, stamp, self.body) for secret in self.signers]
-        return {
-            "content-type": "application/json",
-            "user-agent": "aijobs-simulator/1.0",
-            "webhook-id": self.id,
-            "webhook-timestamp": stamp,
-            "webhook-signature": " ".join(signatures) or "v1 garbage, é",
-        }
-
-
-def sign(secret: str, delivery_id: str, stamp: str, body: bytes) -> str:
-    """One `v1,...` signature over `id.timestamp.body`."""
-    key = b64decode(secret.removeprefix("whsec_"))
-    mac = digest(key, f"{delivery_id}.{stamp}.".encode() + body, sha256)
-    return f"v1,{b64encode(mac).decode()}"
+        keys = [decode_key(secret) for secret in self.signers]
+        signed = sign(self.id, self.body, keys=keys, now=now - self.age)
+        if not keys:
+            signed["webhook-signature"] = "v1 garbage, \xe9"
+        return {"content-type": "application/json", "user-agent": "aijobs-simulator/1.0", **signed}
 
 
 def plan(fault: Fault | None, first: Delivery, secret: str) -> list[Delivery]:

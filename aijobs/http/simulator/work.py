@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aijobs.core.faults import Fault, FaultTable
+from aijobs.core.faults import Fault
 from aijobs.http.simulator.answers import output, usage
 from aijobs.http.simulator.request import Api, Asked, Body
 
@@ -37,7 +37,6 @@ class Work:
     asked: Asked
     created_at: datetime
     fault: Fault | None
-    table: FaultTable
     status: str = "queued"
     ended_at: datetime | None = None
     polls: int = 0
