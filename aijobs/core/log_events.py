@@ -1,0 +1,99 @@
+"""What the services may say happened: one name an event, with fields. How it is worded stands elsewhere.
+
+Fields hold ids, names, counts, times and error classes; never an input, a prompt, a result or a secret.
+"""
+
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+
+class Level(IntEnum):
+    """How much an event matters; a log shows those from its own level up."""
+
+    DETAIL = 10  # one event or more a job that goes well
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+class LogEvent(StrEnum):
+    """Every event there is."""
+
+    WORKER_STARTED = "worker_started"
+    WORKER_STOPPING = "worker_stopping"
+    WORKER_STOPPED = "worker_stopped"
+    SIDE_TASK_DIED = "side_task_died"
+    JOB_CLAIMED = "job_claimed"
+    JOB_SUCCEEDED = "job_succeeded"
+    JOB_PARKED = "job_parked"
+    JOB_RETRY = "job_retry"
+    JOB_HELD = "job_held"
+    JOB_DEAD_LETTER = "job_dead_letter"
+    JOB_CANCELLED = "job_cancelled"
+    JOB_HANDED_BACK = "job_handed_back"
+    LEASE_LOST = "lease_lost"
+    LEASES_RESCUED = "leases_rescued"
+    JOBS_EXPIRED = "jobs_expired"
+    ORPHAN_CANCELLED = "orphan_cancelled"
+    CANCEL_UNCONFIRMED = "cancel_unconfirmed"
+    END_REFUSED = "end_refused"
+    RESULTS_NOT_SAVED = "results_not_saved"
+    JOB_ENDED = "job_ended"
+    NOTIFIED = "notified"
+    NOTIFICATION_FAILED = "notification_failed"
+    STORE_LOST = "store_lost"
+    STORE_BACK = "store_back"
+
+
+_E = LogEvent
+LEVELS = MappingProxyType(
+    {
+        _E.JOB_CLAIMED: Level.DETAIL,
+        _E.JOB_SUCCEEDED: Level.DETAIL,
+        _E.JOB_PARKED: Level.DETAIL,
+        _E.JOB_RETRY: Level.WARNING,
+        _E.JOB_HELD: Level.WARNING,
+        _E.JOB_DEAD_LETTER: Level.ERROR,
+        _E.LEASE_LOST: Level.WARNING,
+        _E.LEASES_RESCUED: Level.WARNING,
+        _E.JOBS_EXPIRED: Level.WARNING,
+        _E.ORPHAN_CANCELLED: Level.WARNING,
+        _E.CANCEL_UNCONFIRMED: Level.WARNING,
+        _E.END_REFUSED: Level.ERROR,
+        _E.RESULTS_NOT_SAVED: Level.ERROR,
+        _E.SIDE_TASK_DIED: Level.ERROR,
+        _E.NOTIFIED: Level.DETAIL,
+        _E.NOTIFICATION_FAILED: Level.WARNING,
+        _E.STORE_LOST: Level.ERROR,
+        _E.STORE_BACK: Level.WARNING,
+    }
+)
+"""The level of each event; what is not named here is INFO."""
+
+
+def level_of(event: LogEvent) -> Level:
+    """How much *event* matters."""
+    return LEVELS.get(event, Level.INFO)
+
+
+class Log(Protocol):
+    """Where events go."""
+
+    def wants(self, event: LogEvent) -> bool:
+        """Whether *event* would be shown; asked before the fields of an event a job are put together."""
+        ...
+
+    def emit(self, event: LogEvent, /, **fields: object) -> None:
+        """Say that *event* happened."""
+        ...
+
+
+class Unheard:
+    """A log nobody reads."""
+
+    def wants(self, event: LogEvent) -> bool:  # noqa: ARG002
+        return False
+
+    def emit(self, event: LogEvent, /, **fields: object) -> None:
+        """Nothing."""

@@ -1,0 +1,121 @@
+"""From a claim to the call that goes out: prompt, request, ids and time limit."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from aijobs.core.model import Job
+from aijobs.core.polling import Pace
+from aijobs.core.settings import Kind, Settings, TypeSettings
+from aijobs.providers.contract import Adapter, Call, PythonContext
+from aijobs.services.worker.attempt import Attempt
+from aijobs.services.worker.ids import client_request_id, idempotency_key
+
+_LEAST = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What every call of one type has in common."""
+
+    kind: TypeSettings
+    pace: Pace
+    completion_window: str | None
+    prompt: Callable[[object], str | None]
+
+
+class Calls:
+    """Prepares the calls of one worker.
+
+    *adapter* finds a provider by name, *timeout* says how long one call of a type may take, *context* makes
+    what a python job may ask of us.
+    """
+
+    def __init__(
+        self, settings: Settings, *, adapter: Callable[[str], Adapter], timeout: Callable[[str], timedelta],
+        context: Callable[[Attempt], PythonContext],
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._adapter = adapter
+        self._timeout = timeout
+        self._context = context
+        self._recipes: dict[str, Recipe] = {}
+
+    def adapter_of(self, job: Job) -> Adapter:
+        """The provider *job* was claimed for. Raises NotFound when the configuration has lost it."""
+        return self._adapter(job.provider or self.recipe(job.type).kind.provider)
+
+    def call_of(self, attempt: Attempt, now: datetime) -> Call:
+        """The call of this attempt; it never reaches beyond the job's deadline.
+
+        Raises NotFound (type or provider gone from the configuration) and UsageError (the input does not fit
+        the prompt).
+        """
+        job = attempt.claim.job
+        recipe = self.recipe(job.type)
+        data = json.loads(attempt.claim.payload)
+        limit = self._timeout(job.type)
+        return self._call(
+            job, recipe, data=data, prompt=recipe.prompt(data),
+            timeout=max(min(limit, job.deadline - now), _LEAST) if job.deadline else limit,
+            context=self._context(attempt) if self._is_python(job, recipe) else None,
+        )  # fmt: skip
+
+    def question_of(self, job: Job) -> Call:
+        """The call that asks after, or cancels, work the provider has already: it carries no input."""
+        return self._call(
+            job, self.recipe(job.type), data=None, prompt=None, timeout=self._timeout(job.type), context=None
+        )
+
+    def recipe(self, type_name: str) -> Recipe:
+        """What every call of the type has in common. Raises NotFound."""
+        known = self._recipes.get(type_name)
+        if known is None:
+            known = self._recipes[type_name] = _recipe(self._settings.type(type_name))
+        return known
+
+    def _call(
+        self, job: Job, recipe: Recipe, *, data: object, prompt: str | None, timeout: timedelta,
+        context: PythonContext | None,
+    ) -> Call:  # fmt: skip
+        return Call(
+            job_id=job.id,
+            type=job.type,
+            attempt=job.attempts,
+            model=job.model or recipe.kind.model,
+            prompt=prompt,
+            input=data,
+            request=recipe.kind.request,
+            timeout=timeout,
+            client_request_id=client_request_id(job),
+            idempotency_key=idempotency_key(job),
+            traceparent=job.traceparent,
+            background=recipe.kind.background,
+            completion_window=recipe.completion_window,
+            expects_json=recipe.kind.expects_json,
+            response_format=recipe.kind.response_format,
+            context=context,
+        )
+
+    def _is_python(self, job: Job, recipe: Recipe) -> bool:
+        name = job.provider or recipe.kind.provider
+        return self._settings.provider(name).kind is Kind.PYTHON
+
+
+def _recipe(kind: TypeSettings) -> Recipe:
+    follow = kind.background_options
+    pace = Pace(
+        first=follow.poll_first, factor=follow.poll_factor, cap=follow.poll_cap,
+        max_queue_wait=follow.max_queue_wait, max_run=follow.max_run,
+    )  # fmt: skip
+    window = follow.completion_window if kind.background else None
+    return Recipe(kind=kind, pace=pace, completion_window=window, prompt=_prompter(kind.prompt))
+
+
+def _prompter(template: str | None) -> Callable[[object], str | None]:
+    if template is None:
+        return lambda _: None
+    from aijobs.core.prompt import render
+
+    return lambda data: render(template, data if isinstance(data, Mapping) else {"input": data})

@@ -1,0 +1,218 @@
+"""What one run of a worker is made of: the shift, the lease keeper, the wake-up, the store's thread."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from aijobs import __version__
+from aijobs.core.clock import Chance, Clock
+from aijobs.core.errors import StoreError
+from aijobs.core.log_events import Log, LogEvent
+from aijobs.core.settings import Settings
+from aijobs.providers.contract import Adapter
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.worker.attempt import Stop
+from aijobs.services.worker.attempts import Attempts
+from aijobs.services.worker.calls import Calls
+from aijobs.services.worker.effects import Ledger
+from aijobs.services.worker.errands import Errand, Errands
+from aijobs.services.worker.gate import StoreGate
+from aijobs.services.worker.lane import Lane
+from aijobs.services.worker.leases import Key, LeaseKeeper
+from aijobs.services.worker.options import WorkerOptions, WorkerReport
+from aijobs.services.worker.permit import Permit
+from aijobs.services.worker.python_context import Desk
+from aijobs.services.worker.shift import Shift
+from aijobs.services.worker.tally import Tally
+from aijobs.services.worker.time_limits import LEARN_EVERY, TimeLimits
+from aijobs.store import workers
+from aijobs.store.engine import Store
+from aijobs.store.wake import Wake
+
+_LEAVE_SECONDS = 0.5
+
+
+class ProvidersByName(Protocol):
+    """Where adapters come from."""
+
+    def get(self, name: str) -> Adapter:
+        """The adapter of the provider *name*. Raises NotFound."""
+        ...
+
+    async def close(self) -> None:
+        """Close all of them."""
+        ...
+
+
+class Crew:
+    """Made inside the event loop, for one run. Listens to the keeper, whose thread is another one."""
+
+    def __init__(
+        self, name: str, *, store: Store, coordinator: Coordinator, settings: Settings,
+        providers: ProvidersByName, options: WorkerOptions, clock: Clock, chance: Chance, log: Log,
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._store = store
+        self._options = options
+        self._clock = clock
+        self._log = log
+        self._providers = providers
+        self._loop = asyncio.get_running_loop()
+        self.closing = self.left = False
+        self.died: asyncio.Future[None] = self._loop.create_future()
+        self._lane = Lane("aijobs-store")
+        self._wake_lane = Lane("aijobs-wake")
+        self._wake: Wake | None = None
+        self.gate = StoreGate(clock=clock, log=log)
+        self.keeper = LeaseKeeper(
+            lease=options.lease, every=options.renew_every, clock=clock, chance=chance, listener=self,
+            renew=coordinator.renew, beat=self._beat,
+        )  # fmt: skip
+        self.tally = Tally(name, clock=clock, log=log)
+        permit = Permit(coordinator, lane=self._lane, keeper=self.keeper, gate=self.gate)
+        self._limits = limits = TimeLimits(settings, store=store)
+        desk = Desk(
+            adapter=providers.get, timeout=limits.of, permit=permit, keeper=self.keeper,
+            ledger=Ledger(store, lane=self._lane, gate=self.gate, clock=clock), clock=clock, chance=chance,
+        )  # fmt: skip
+        calls = Calls(settings, adapter=providers.get, timeout=limits.of, context=desk.context)
+        attempts = Attempts(
+            calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
+            may_call=permit.may_call,
+        )  # fmt: skip
+        self._errands = Errands(coordinator, self.keeper, worker=name, log=log)
+        types = options.types or tuple(settings.types)
+        self.shift = Shift(
+            worker=name, options=options, types=types, drainable=drainable(settings, types),
+            errands=self._errands, lane=self._lane, keeper=self.keeper, gate=self.gate, attempts=attempts,
+            tally=self.tally, clock=clock, chance=chance, log=log,
+        )  # fmt: skip
+
+    # --- Begin, watch, end ---
+
+    async def begin(self) -> None:
+        """Enter the worker in the store and start the side tasks. Raises StoreError."""
+        await self._lane.run(self._sign_on)
+        await self._lane.run(self._limits.learn)
+        self._wake = await self._wake_lane.run(lambda: Wake(self._store))
+        self.keeper.start()
+        self._log.emit(
+            LogEvent.WORKER_STARTED, worker=self._name, concurrency=self._options.concurrency,
+            types=self._options.types, store=self._store.location, pid=os.getpid(), version=__version__,
+        )  # fmt: skip
+
+    async def watch(self) -> None:
+        """Tell the shift whenever somebody commits something."""
+        assert self._wake is not None
+        wake, seconds = self._wake, self._options.poll.total_seconds()
+        learned_at = self._loop.time()
+        while not self.left:
+            if await self._wake_lane.run(lambda: wake.wait(seconds)):
+                self.shift.look()
+            if self._loop.time() - learned_at >= LEARN_EVERY.total_seconds():
+                learned_at = self._loop.time()
+                with contextlib.suppress(StoreError):  # what was learned before serves
+                    await self._lane.run(self._limits.learn)
+
+    def close(self, why: str, *, grace: timedelta) -> None:
+        """Claim nothing more; what runs may go on."""
+        self.closing = True
+        self._log.emit(LogEvent.WORKER_STOPPING, why=why, running=self.shift.running, grace=grace)
+        self.shift.close(f"the worker stopped ({why})")
+        self._lane.submit(lambda: self._note_state("stopping"))
+
+    def hand_back(self, why: str) -> None:
+        """Stop everything."""
+        self.closing = self.left = True
+        self.shift.hand_back(f"the worker stopped ({why})")
+
+    def write_everything(self) -> None:
+        """Hand back what runs and write what is unsaved, from any thread, past the event loop."""
+        self._errands.run(Errand(ends=self.shift.ends_now()))
+
+    def stop_watching(self) -> None:
+        """Let `watch` return."""
+        self.left = True
+        if self._wake is not None:
+            self._wake.interrupt()
+
+    async def leave(self, report: WorkerReport) -> None:
+        """End the side tasks, sign off, and close what was opened. Never raises: the work is done."""
+        self.stop_watching()
+        self.keeper.stop(timeout=_LEAVE_SECONDS)
+        self._lane.submit(lambda: self._note_state("stopped"))
+        if self._wake is not None:
+            self._wake.close()
+        await self._providers.close()
+        self._lane.close(timeout=_LEAVE_SECONDS)
+        self._wake_lane.close(timeout=_LEAVE_SECONDS)
+        counts = {name: getattr(report, name) for name in report.__slots__}
+        self._log.emit(LogEvent.WORKER_STOPPED, **counts)
+
+    def _sign_on(self) -> None:
+        with self._store.write() as tx:
+            workers.register(
+                tx, name=self._name, host=socket.gethostname(), pid=os.getpid(), version=__version__,
+                concurrency=self._options.concurrency, types=self._options.types, now=self._clock.now(),
+            )  # fmt: skip
+
+    def _beat(self, now: datetime) -> None:
+        with self._store.write() as tx:
+            workers.heartbeat(tx, self._name, now=now)
+
+    def _note_state(self, state: str) -> None:
+        with contextlib.suppress(StoreError), self._store.write() as tx:
+            workers.set_state(tx, self._name, state, now=self._clock.now())
+
+    # --- From the keeper's thread ---
+
+    def lease_lost(self, key: Key, why: str) -> None:
+        """See `Listener`."""
+        self._soon(lambda: self.shift.interrupt(key, Stop.LOST, why))
+
+    def cancel_asked(self, key: Key) -> None:
+        """See `Listener`."""
+        self._soon(lambda: self.shift.interrupt(key, Stop.CANCELLED, "a person asked to cancel it"))
+
+    def store_failed(self, fault: StoreError) -> None:
+        """See `Listener`."""
+        self._soon(lambda: self.gate.lost(fault))
+
+    def store_answered(self) -> None:
+        """See `Listener`."""
+        if self.gate.away:
+            self._soon(self._store_is_back)
+
+    def keeper_died(self, fault: BaseException) -> None:
+        """See `Listener`."""
+        self._soon(partial(self._note_death, fault))
+
+    def _note_death(self, fault: BaseException) -> None:
+        if not self.died.done():
+            self.died.set_exception(fault)
+
+    def _store_is_back(self) -> None:
+        if not self.shift.unsaved:  # a disk that takes a renewal may yet be too full for a result
+            self.gate.back()
+        self.shift.try_again()
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
+            self._loop.call_soon_threadsafe(call)
+
+
+def drainable(settings: Settings, types: tuple[str, ...]) -> tuple[str, ...]:
+    """The types of which a job could start at all: a limit of 0 is a pause, and waits for a person."""
+    if 0 in (settings.concurrency.global_, settings.concurrency.per_user):
+        return ()
+    return tuple(name for name in types if not _paused(settings, name))
+
+
+def _paused(settings: Settings, name: str) -> bool:
+    kind = settings.types[name]
+    return 0 in (kind.concurrency, kind.per_user, settings.providers[kind.provider].concurrency)

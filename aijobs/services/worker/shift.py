@@ -1,0 +1,319 @@
+"""One run of a worker: it claims, starts attempts, collects their ends, and has them written together."""
+
+import asyncio
+import math
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+
+from aijobs.core.clock import Chance, Clock
+from aijobs.core.lifecycle import AttemptEnd, Cancelled, Parked
+from aijobs.core.log_events import Log, LogEvent
+from aijobs.services.coordinator import Claim, ClaimRequest, Ended, Finished
+from aijobs.services.worker.attempt import Attempt, Stop, handed_back
+from aijobs.services.worker.attempts import Attempts
+from aijobs.services.worker.errands import Answer, Errand, Errands
+from aijobs.services.worker.gate import StoreGate
+from aijobs.services.worker.ids import client_request_id
+from aijobs.services.worker.lane import Lane
+from aijobs.services.worker.leases import Key, LeaseKeeper
+from aijobs.services.worker.options import WorkerOptions
+from aijobs.services.worker.tally import Tally
+
+GATHER_SECONDS = 0.003
+"""How long the first end waits for others to be written with it."""
+GATHER_ENDS = 100
+"""So many are written without waiting for more."""
+CLAIM_AT_ONCE = 250
+LEAST_POLLS = 10
+"""Looks at parked work that may go on beside the calls, however small the worker is."""
+UNWIND_SECONDS = 0.3
+"""How long an attempt that is handed back has to stop by itself."""
+
+_LEASE_CHECK_SECONDS = 1.0
+_CANCEL_LOOK_SECONDS = 0.5
+
+
+class Shift:
+    """The loop and what it knows. It belongs to the event loop; its errands reach the store over the lane."""
+
+    def __init__(
+        self, *, worker: str, options: WorkerOptions, types: tuple[str, ...], drainable: tuple[str, ...],
+        errands: Errands, lane: Lane, keeper: LeaseKeeper, gate: StoreGate, attempts: Attempts, tally: Tally,
+        clock: Clock, chance: Chance, log: Log,
+    ) -> None:  # fmt: skip
+        self._worker = worker
+        self._options = options
+        self._types = types
+        self._drainable = drainable
+        self._errands = errands
+        self._lane = lane
+        self._keeper = keeper
+        self._gate = gate
+        self._attempts = attempts
+        self._tally = tally
+        self._clock = clock
+        self._chance = chance
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._bell = asyncio.Event()
+        self._running: dict[Key, Attempt] = {}
+        self._polling = 0  # of those running, how many only look at parked work
+        self._ended: list[Ended] = []
+        self._ended_since = 0.0
+        self._urgent = False
+        self._retried = False
+        self._started = 0
+        self._hungry = True
+        self._closing = False
+        self._cancels_due = False
+        self._suspects: frozenset[Key] = frozenset()
+        self._asides: set[asyncio.Task[None]] = set()
+        now = self._loop.time()
+        self._next_look = self._next_repair = self._next_try = self._next_cancel_look = now
+        self._next_lease_check = now + _LEASE_CHECK_SECONDS
+
+    # --- What others tell it ---
+
+    @property
+    def running(self) -> int:
+        """How many attempts are at work."""
+        return len(self._running)
+
+    @property
+    def unsaved(self) -> int:
+        """How many ends wait to be written."""
+        return len(self._ended)
+
+    def look(self) -> None:
+        """Something may have become claimable, or a cancel may have been asked for."""
+        self._hungry = self._cancels_due = True
+        self._bell.set()
+
+    def try_again(self) -> None:
+        """The store has answered somebody: don't wait any longer."""
+        self._next_try = 0.0
+        self._bell.set()
+
+    def interrupt(self, key: Key, stop: Stop, why: str) -> None:
+        """Make one attempt stop, if it is still at work."""
+        attempt = self._running.get(key)
+        if attempt is not None:
+            attempt.interrupt(stop, why)
+
+    def close(self, why: str) -> None:
+        """Claim nothing any more, and hand back what has not called its provider yet."""
+        self._closing = True
+        for attempt in self._running.values():
+            if not attempt.call_begun:
+                attempt.interrupt(Stop.HANDED_BACK, why)
+        self._bell.set()
+
+    def hand_back(self, why: str) -> None:
+        """Stop everything: what does not end within a moment is handed back over its head."""
+        self.close(why)
+        for attempt in self._running.values():
+            attempt.interrupt(Stop.HANDED_BACK, why)
+        self._loop.call_later(UNWIND_SECONDS, self._hand_back_the_rest)
+
+    def ends_now(self) -> list[Ended]:
+        """What has to be written if this process ends now: ends not saved, and everything at work."""
+        rest = [self._ended_of(attempt, handed_back(attempt)) for attempt in self._running.values()]
+        return [*self._ended, *rest]
+
+    # --- The loop ---
+
+    async def work(self) -> None:
+        """Go on until closed, drained, or the number of jobs asked for is done. Raises SchemaMismatch."""
+        while not (self._closing and not self._running and not self._ended):
+            errand = self._next_errand(self._loop.time())
+            if errand is None:
+                await self._wait()
+            else:
+                answer = await self._lane.run(partial(self._errands.run, errand))
+                self._take(errand, answer)
+            if self._options.max_jobs is not None and self._started >= self._options.max_jobs:
+                self._closing = True
+        if self._asides:
+            await asyncio.wait(self._asides)
+
+    def _next_errand(self, now: float) -> Errand | None:
+        if now >= self._next_lease_check:
+            self._check_leases(now)
+        if now < self._next_try or (self._ended and now < self._ripe_at()):
+            return None
+        claim = self._claim_request(now)
+        repair = not self._closing and now >= self._next_repair
+        cancels = self._cancels_due and bool(self._running) and now >= self._next_cancel_look
+        if not (self._ended or claim or repair or cancels):
+            return None
+        if repair:
+            self._next_repair = now + self._options.repair_every.total_seconds()
+        if cancels:
+            self._cancels_due = False
+            self._next_cancel_look = now + _CANCEL_LOOK_SECONDS
+        ends, self._ended, self._urgent = self._ended, [], False
+        drain = self._drainable if self._options.drain and not self._running else None
+        return Errand(
+            ends=ends, retried=self._retried, repair=repair, cancels=cancels, claim=claim, drain=drain
+        )
+
+    def _claim_request(self, now: float) -> ClaimRequest | None:
+        if self._closing:
+            return None
+        slots, polls = self._room()
+        due = now >= self._next_look
+        if not ((slots > 0 and (self._hungry or due)) or (polls > 0 and due)):
+            return None
+        return ClaimRequest(
+            worker=self._worker, slots=slots, resume_slots=polls, lease=self._options.lease, types=self._types
+        )
+
+    def _room(self) -> tuple[int, int]:
+        """How many calls may begin, and how many looks at parked work."""
+        slots = self._options.concurrency - (len(self._running) - self._polling)
+        if self._options.max_jobs is not None:
+            slots = min(slots, self._options.max_jobs - self._started)
+        polls = max(self._options.concurrency, LEAST_POLLS) - self._polling
+        return min(max(slots, 0), CLAIM_AT_ONCE), min(max(polls, 0), CLAIM_AT_ONCE)
+
+    def _ripe_at(self) -> float:
+        """When the ends are written: at once when there are many, or none to wait for."""
+        if self._urgent or self._closing or not self._running or len(self._ended) >= GATHER_ENDS:
+            return 0.0
+        return self._ended_since + GATHER_SECONDS
+
+    async def _wait(self) -> None:
+        self._bell.clear()
+        timer = self._loop.call_at(self._next_event(), self._bell.set)
+        await self._bell.wait()
+        timer.cancel()
+
+    def _next_event(self) -> float:
+        work = math.inf
+        if self._ended:
+            work = self._ripe_at()
+        elif not self._closing:
+            slots, polls = self._room()
+            work = min(self._next_repair, self._next_look if slots or polls else math.inf)
+        if self._cancels_due and self._running:
+            work = min(work, self._next_cancel_look)
+        return min(max(work, self._next_try), self._next_lease_check)
+
+    # --- After an errand ---
+
+    def _take(self, errand: Errand, answer: Answer) -> None:
+        now = self._loop.time()
+        self._settle(errand.ends, answer.finished)
+        if answer.fault is not None:
+            self._gate.lost(answer.fault)
+            self._next_try = now + self._gate.pause(self._chance)
+            self._hungry = True
+        else:
+            self._gate.back()
+            self._next_try = 0.0
+        self._tell_repairs(answer)
+        for key in answer.cancels:
+            self.interrupt(key, Stop.CANCELLED, "a person asked to cancel it")
+        if errand.claim is not None and answer.fault is None:
+            self._plan_next_look(errand.claim, answer, now)
+        if answer.until is not None and answer.claims:
+            self._keeper.hold([(claim.job.id, claim.job.lock_token) for claim in answer.claims], answer.until)
+            self._begin(answer.claims)
+        if answer.drained:
+            self._closing = True
+
+    def _settle(self, ends: Sequence[Ended], finished: Sequence[Finished]) -> None:
+        for ended, answer in zip(ends, finished, strict=False):
+            self._tally.settled(ended, answer)
+            if not answer.applied and isinstance(ended.end, Parked) and ended.job.provider_job_id is None:
+                self._cancel_orphan(ended, ended.end.provider_job_id)
+        if finished:
+            self._keeper.drop((ended.job.id, ended.job.lock_token) for ended in ends[: len(finished)])
+            self._hungry = True  # a limit may have let go, a retry may be due at once
+        unsaved = ends[len(finished) :]
+        self._retried = bool(unsaved)
+        self._ended[:0] = unsaved
+
+    def _plan_next_look(self, asked: ClaimRequest, answer: Answer, now: float) -> None:
+        resumed = sum(claim.resume for claim in answer.claims)
+        started = len(answer.claims) - resumed
+        full = 0 < asked.slots <= started or 0 < (asked.resume_slots or 0) <= resumed
+        self._hungry = full
+        pause = self._options.poll
+        if answer.next_due is not None:
+            pause = min(pause, max(answer.next_due - self._clock.now(), timedelta(0)))
+        self._next_look = now + pause.total_seconds()
+
+    def _tell_repairs(self, answer: Answer) -> None:
+        if answer.rescued.repaired:
+            self._log.emit(LogEvent.LEASES_RESCUED, count=answer.rescued.repaired, ids=answer.rescued.ids)
+        if answer.expired.repaired:
+            self._log.emit(LogEvent.JOBS_EXPIRED, count=answer.expired.repaired, ids=answer.expired.ids)
+
+    # --- Attempts ---
+
+    def _begin(self, claims: Iterable[Claim]) -> None:
+        now = self._clock.now()
+        for claim in claims:
+            attempt = Attempt.of(claim, now)
+            self._running[attempt.key] = attempt
+            if claim.resume:
+                self._polling += 1
+            else:
+                self._started += 1
+                self._tally.claimed(claim)
+            if self._closing:  # the signal came while the claim was under way
+                attempt.interrupt(Stop.HANDED_BACK, "the worker stopped")
+            attempt.task = self._loop.create_task(self._carry_out(attempt))
+
+    async def _carry_out(self, attempt: Attempt) -> None:
+        self._end(attempt, await self._attempts.carry_out(attempt))
+
+    def _end(self, attempt: Attempt, end: AttemptEnd | None) -> None:
+        if self._running.pop(attempt.key, None) is None:
+            return  # it was handed back over its head
+        if attempt.claim.resume:
+            self._polling -= 1
+        self._bell.set()
+        if end is None:
+            self._keeper.drop([attempt.key])
+            self._tally.lost(attempt.key, attempt.why or "somebody else has the job")
+            self._hungry = True
+            return
+        if not self._ended:
+            self._ended_since = self._loop.time()
+        self._urgent |= isinstance(end, Parked) and not attempt.claim.resume
+        self._ended.append(self._ended_of(attempt, end))
+
+    def _ended_of(self, attempt: Attempt, end: AttemptEnd) -> Ended:
+        job = attempt.claim.job
+        called = attempt.call_begun or attempt.claim.resume
+        return Ended(
+            job=job, end=end, started_at=attempt.began_at, worker=self._worker,
+            client_request_id=client_request_id(job) if called else None,
+        )  # fmt: skip
+
+    def _hand_back_the_rest(self) -> None:
+        for attempt in list(self._running.values()):
+            match attempt.stop:
+                case Stop.LOST:
+                    self._end(attempt, None)
+                case Stop.CANCELLED:
+                    self._end(attempt, Cancelled())
+                case _:
+                    self._end(attempt, handed_back(attempt))
+
+    def _cancel_orphan(self, ended: Ended, provider_job_id: str) -> None:
+        aside = self._loop.create_task(self._attempts.cancel_orphan(ended.job, provider_job_id))
+        self._asides.add(aside)
+        aside.add_done_callback(self._asides.discard)
+
+    def _check_leases(self, now: float) -> None:
+        """Give up what is over, and stays over although the keeper was asked to hurry."""
+        self._next_lease_check = now + _LEASE_CHECK_SECONDS
+        expired = self._keeper.expired()
+        self._keeper.give_up(expired & self._suspects)
+        self._suspects = expired
+        if expired:
+            self._keeper.renew_soon()

@@ -1,0 +1,39 @@
+"""How long one call of each type may take; what `timeout: auto` learns is looked up now and then."""
+
+from datetime import timedelta
+
+from aijobs.core.settings import Settings
+from aijobs.core.timeouts import timeout_for
+from aijobs.store import run_times
+from aijobs.store.engine import Store
+
+LEARN_EVERY = timedelta(minutes=5)
+
+
+class TimeLimits:
+    """The limit of each type: the one set, the one learned, or that of its tier."""
+
+    def __init__(self, settings: Settings, *, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._known: dict[str, timedelta] = {}
+        self._learning = [name for name, kind in settings.types.items() if kind.timeout == "auto"]
+
+    def of(self, type_name: str) -> timedelta:
+        """How long one call of the type may take. Raises NotFound."""
+        known = self._known.get(type_name)
+        if known is None:
+            known = self._known[type_name] = self._choose(type_name, [])
+        return known
+
+    def learn(self) -> None:
+        """Look up how long the types that learn have taken lately. Raises StoreError."""
+        if not self._learning:
+            return
+        most = self._settings.timeouts.auto.max_samples
+        with self._store.read() as tx:
+            for name in self._learning:
+                self._known[name] = self._choose(name, run_times.latest(tx, name, most))
+
+    def _choose(self, name: str, history: list[float]) -> timedelta:
+        return timeout_for(self._settings.type(name), history, timeouts=self._settings.timeouts).value
