@@ -151,7 +151,8 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_too(store, chance)
     [
         ("8.8.8.8", False), ("127.0.0.1", True), ("10.1.2.3", True), ("172.16.0.1", True),
         ("192.168.1.1", True), ("169.254.169.254", True), ("0.0.0.0", True), ("100.64.0.1", True),
-        ("::1", True), ("fe80::1%eth0", True), ("fc00::1", True), ("::ffff:127.0.0.1", True), ("2606:4700::1111", False), ("224.0.0.1", True),
+        ("::1", True), ("fe80::1%eth0", True), ("fc00::1", True),
+        ("::ffff:127.0.0.1", True), ("2606:4700::1111", False), ("224.0.0.1", True),
     ],
 )  # fmt: skip
 def test_which_addresses_are_private(address, private):

@@ -1,0 +1,104 @@
+"""Retention: removes what has been kept as long as the configuration says, in bounded batches."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from aijobs.core.model import Status
+from aijobs.core.settings import Settings
+from aijobs.store import retention, switches
+from aijobs.store.engine import Store, Tx
+
+BATCH = 1000
+"""Rows a transaction removes: short enough that nobody waits long for it."""
+
+_WORKERS_KEPT = timedelta(days=7)
+_CALLS_KEPT = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one kind of thing came to: how many, and up to which age they were kept (None: for ever)."""
+
+    what: str
+    kept: timedelta | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One kind of thing: how to count what is too old, and how to remove a batch of it."""
+
+    what: str
+    kept: timedelta | None
+    count: Callable[[Tx, datetime], int]
+    remove: Callable[[Tx, datetime, int], int]
+
+
+class Pruner:
+    """Removes what is older than `retention` allows. Open dead letters and running totals stay."""
+
+    def __init__(self, store: Store, settings: Settings, *, batch: int = BATCH) -> None:
+        self.store = store
+        self.settings = settings
+        self.batch = batch
+
+    def preview(self) -> list[Pruned]:
+        """What a run would remove; nothing changes."""
+        now = self.store.clock.now()
+        with self.store.read() as tx:
+            return [
+                Pruned(kind.what, kind.kept, 0 if kind.kept is None else kind.count(tx, now - kind.kept))
+                for kind in self._kinds(now)
+            ]
+
+    def run(self, progress: Callable[[str, int], None] | None = None) -> list[Pruned]:
+        """Remove everything that is too old; *progress* hears of each batch. May be stopped at any point."""
+        now = self.store.clock.now()
+        found = [Pruned(kind.what, kind.kept, self._remove(kind, now, progress)) for kind in self._kinds(now)]
+        with self.store.write() as tx:
+            retention.forget_workers(tx, now - _WORKERS_KEPT)
+            retention.forget_calls(tx, now - max(_CALLS_KEPT, self.settings.retry.budget.window))
+            switches.forget_expired(tx, now)
+        return found
+
+    def _remove(self, kind: _Kind, now: datetime, progress: Callable[[str, int], None] | None) -> int:
+        if kind.kept is None:
+            return 0
+        total = 0
+        while True:
+            with self.store.write() as tx:
+                removed = kind.remove(tx, now - kind.kept, self.batch)
+            total += removed
+            if progress:
+                progress(kind.what, removed)
+            if removed < self.batch:
+                return total
+
+    def _kinds(self, now: datetime) -> Iterator[_Kind]:
+        keep = self.settings.retention
+        yield self._jobs("succeeded jobs", Status.SUCCEEDED, keep.succeeded, now)
+        yield self._jobs("cancelled jobs", Status.CANCELLED, keep.cancelled, now)
+        yield self._jobs("closed dead letters", Status.DEAD_LETTER, keep.closed, now)
+        yield _Kind("inputs", _span(keep.inputs), retention.count_inputs, retention.drop_inputs)
+        yield _Kind("results", _span(keep.results), retention.count_results, retention.drop_results)
+        yield _Kind(
+            "webhook deliveries",
+            _span(keep.deliveries),
+            retention.count_deliveries,
+            retention.drop_deliveries,
+        )
+
+    def _jobs(self, what: str, status: Status, kept: timedelta | str, now: datetime) -> _Kind:
+        def count(tx: Tx, before: datetime) -> int:
+            return retention.count_ended(tx, status, before, now)
+
+        def remove(tx: Tx, before: datetime, limit: int) -> int:
+            ids = retention.ended_jobs(tx, status, before, now, limit)
+            return retention.remove_jobs(tx, ids) if ids else 0
+
+        return _Kind(what, _span(kept), count, remove)
+
+
+def _span(kept: timedelta | str) -> timedelta | None:
+    return kept if isinstance(kept, timedelta) else None

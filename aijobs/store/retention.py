@@ -1,0 +1,142 @@
+"""Removing what has been kept long enough, oldest first, a bounded batch a transaction.
+
+Never removed: a job that has not ended, a dead letter that nobody closed, a job whose idempotency key still
+lives (a repeat would run it again), a job somebody has yet to be told about.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, exists, func, or_, select
+
+from aijobs.core.model import Status
+from aijobs.store.tables import (
+    dead_letters,
+    deliveries,
+    job_inputs,
+    job_results,
+    jobs,
+    notifications,
+    provider_calls,
+    replay_items,
+    workers,
+)
+
+_c = jobs.c
+_IDS: Any = bindparam("ids", expanding=True)
+_BEFORE: Any = bindparam("before")
+_KEY_IS_FREE = or_(_c.key.is_(None), _c.key_released_at.is_not(None), _c.key_expires_at <= bindparam("now"))
+_ALL_TOLD = ~exists().where(notifications.c.job_id == _c.id, notifications.c.state == "pending")
+_OPEN = exists().where(dead_letters.c.job_id == _c.id, dead_letters.c.state == "open")
+_LATELY_CLOSED = exists().where(dead_letters.c.job_id == _c.id, dead_letters.c.settled_at > _BEFORE)
+
+
+def _ended(status: Status, *more: ColumnElement[bool]) -> Select[str]:
+    return (
+        select(_c.id)
+        .where(_c.status == status.value, _c.finished_at <= _BEFORE, _KEY_IS_FREE, _ALL_TOLD, *more)
+        .order_by(_c.finished_at)
+    )
+
+
+_ENDED = {
+    Status.SUCCEEDED: _ended(Status.SUCCEEDED),
+    Status.CANCELLED: _ended(Status.CANCELLED),
+    Status.DEAD_LETTER: _ended(Status.DEAD_LETTER, ~_OPEN, ~_LATELY_CLOSED),
+}
+_WELL_ENDED = (Status.SUCCEEDED.value, Status.CANCELLED.value)
+# By job id, which is by age: what was dropped before is gone from the table and is not walked over again.
+_INPUTS = (
+    select(job_inputs.c.job_id)
+    .join(jobs, _c.id == job_inputs.c.job_id)
+    .where(_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
+    .order_by(job_inputs.c.job_id)
+)
+_RESULTS = (
+    select(job_results.c.job_id)
+    .join(jobs, _c.id == job_results.c.job_id)
+    .where(_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
+    .order_by(job_results.c.job_id)
+)
+_LIMIT: Any = bindparam("limit")
+
+
+def ended_jobs(tx: Connection, status: Status, before: datetime, now: datetime, limit: int) -> list[str]:
+    """At most *limit* jobs of a final status that may be removed, those that ended first."""
+    query = _ENDED[status].limit(_LIMIT).with_for_update(of=jobs, skip_locked=True)
+    return list(tx.execute(query, {"before": before, "now": now, "limit": limit}).scalars())
+
+
+def count_ended(tx: Connection, status: Status, before: datetime, now: datetime) -> int:
+    """How many jobs of a final status may be removed."""
+    query = select(func.count()).select_from(_ENDED[status].order_by(None).subquery())
+    return tx.execute(query, {"before": before, "now": now}).scalar_one()
+
+
+def remove_jobs(tx: Connection, ids: Sequence[str]) -> int:
+    """Remove jobs with all that hangs on them; totals in the roll-ups stay."""
+    tx.execute(delete(dead_letters).where(dead_letters.c.job_id.in_(_IDS)), {"ids": list(ids)})
+    tx.execute(delete(replay_items).where(replay_items.c.job_id.in_(_IDS)), {"ids": list(ids)})
+    return tx.execute(delete(jobs).where(_c.id.in_(_IDS)), {"ids": list(ids)}).rowcount
+
+
+def drop_inputs(tx: Connection, before: datetime, limit: int) -> int:
+    """Drop the inputs of jobs that ended well long enough ago."""
+    ids = list(tx.execute(_INPUTS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
+    return tx.execute(delete(job_inputs).where(job_inputs.c.job_id.in_(_IDS)), {"ids": ids}).rowcount
+
+
+def drop_results(tx: Connection, before: datetime, limit: int) -> int:
+    """Drop the results of jobs that ended long enough ago."""
+    ids = list(tx.execute(_RESULTS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
+    return tx.execute(delete(job_results).where(job_results.c.job_id.in_(_IDS)), {"ids": ids}).rowcount
+
+
+def count_inputs(tx: Connection, before: datetime) -> int:
+    """How many inputs `drop_inputs` would drop in all."""
+    return _count(tx, _INPUTS, before)
+
+
+def count_results(tx: Connection, before: datetime) -> int:
+    """How many results `drop_results` would drop in all."""
+    return _count(tx, _RESULTS, before)
+
+
+def drop_deliveries(tx: Connection, before: datetime, limit: int) -> int:
+    """Drop webhook deliveries that were handled long enough ago."""
+    d = deliveries.c
+    old = select(d.provider, d.delivery_id).where(d.handled_at <= _BEFORE).order_by(d.handled_at)
+    rows = tx.execute(old.limit(_LIMIT), {"before": before, "limit": limit}).all()
+    gone = delete(deliveries).where(d.provider == bindparam("of"), d.delivery_id == bindparam("id"))
+    return tx.execute(gone, [{"of": row[0], "id": row[1]} for row in rows]).rowcount if rows else 0
+
+
+def count_deliveries(tx: Connection, before: datetime) -> int:
+    """How many webhook deliveries `drop_deliveries` would drop in all."""
+    query = select(func.count()).select_from(deliveries).where(deliveries.c.handled_at <= _BEFORE)
+    return tx.execute(query, {"before": before}).scalar_one()
+
+
+def drop_notifications(tx: Connection, before: datetime, limit: int) -> int:
+    """Drop notifications that were delivered or given up long enough ago."""
+    n = notifications.c
+    old = select(n.id).where(n.state != "pending", n.created_at <= _BEFORE).limit(_LIMIT)
+    ids = list(tx.execute(old, {"before": before, "limit": limit}).scalars())
+    return tx.execute(delete(notifications).where(n.id.in_(_IDS)), {"ids": ids}).rowcount
+
+
+def forget_workers(tx: Connection, before: datetime) -> int:
+    """Forget workers not heard of since *before*."""
+    return tx.execute(delete(workers).where(workers.c.heartbeat_at <= _BEFORE), {"before": before}).rowcount
+
+
+def forget_calls(tx: Connection, before: datetime) -> int:
+    """Forget counts of calls that no retry budget looks at any more."""
+    gone = delete(provider_calls).where(provider_calls.c.bucket <= _BEFORE)
+    return tx.execute(gone, {"before": before}).rowcount
+
+
+def _count(tx: Connection, query: Select[Any], before: datetime) -> int:
+    counted = select(func.count()).select_from(query.order_by(None).subquery())
+    return tx.execute(counted, {"before": before}).scalar_one()

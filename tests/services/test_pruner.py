@@ -1,0 +1,165 @@
+"""Retention on both databases: what goes, what must stay, and to the microsecond when."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, select
+
+from aijobs.core.model import ErrorClass, Status
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.pruner import Pruner
+from aijobs.store import history, jobs
+from aijobs.store.tables import dead_letters, executions, job_inputs, job_results
+from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
+
+DAYS_30 = timedelta(days=30)
+
+
+@pytest.fixture
+def coordinator(store, chance):
+    return Coordinator(store, settings_of(), chance=chance)
+
+
+@pytest.fixture
+def pruner(store):
+    return Pruner(store, settings_of(), batch=3)
+
+
+def finished(coordinator, **changes):
+    coordinator.enqueue(new_job(**changes), actor="t")
+    job = claim_one(coordinator)
+    succeed(coordinator, job)
+    return job
+
+
+def dead(coordinator, **changes):
+    coordinator.enqueue(new_job(**changes), actor="t")
+    job = claim_one(coordinator)
+    fail(coordinator, job, ErrorClass.INVALID_REQUEST)
+    return job
+
+
+def left(store, table=jobs.jobs) -> int:
+    with store.read() as tx:
+        return tx.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def removed(report) -> dict[str, int]:
+    return {one.what: one.count for one in report if one.count}
+
+
+def test_a_succeeded_job_goes_with_all_that_hangs_on_it_exactly_when_its_time_is_over(
+    store, coordinator, pruner, clock
+):
+    finished(coordinator)
+
+    clock.advance(DAYS_30 - timedelta(microseconds=1))
+    early = removed(pruner.run())
+    clock.advance(timedelta(microseconds=1))
+    in_time = removed(pruner.run())
+
+    assert early == {"inputs": 1}  # after a week
+    assert in_time == {"succeeded jobs": 1}
+    assert [left(store, table) for table in (jobs.jobs, job_inputs, job_results, executions)] == [0] * 4
+
+
+def test_a_preview_counts_what_a_run_then_removes_and_changes_nothing(store, coordinator, pruner, clock):
+    for number in range(7):
+        finished(coordinator, payload=str(number))
+    clock.advance(DAYS_30)
+
+    preview = removed(pruner.preview())
+    before = left(store)
+    run = removed(pruner.run())
+
+    assert before == 7
+    assert preview["succeeded jobs"] == run["succeeded jobs"] == 7
+    assert left(store) == 0
+
+
+def test_batches_are_bounded(coordinator, pruner, clock):
+    for number in range(7):
+        finished(coordinator, payload=str(number))
+    clock.advance(DAYS_30)
+    seen: list[int] = []
+
+    pruner.run(lambda what, count: seen.append(count) if what == "succeeded jobs" else None)
+
+    assert seen == [3, 3, 1]
+
+
+def test_an_open_dead_letter_is_never_removed_however_old(store, coordinator, pruner, clock):
+    dead(coordinator)
+    clock.advance(timedelta(days=4000))
+
+    assert removed(pruner.run()) == {}
+    assert (left(store), left(store, job_inputs), left(store, dead_letters)) == (1, 1, 1)
+
+
+def test_a_dead_letter_that_a_person_closed_goes_when_it_has_been_closed_for_long(
+    store, coordinator, pruner, clock
+):
+    job = dead(coordinator)
+    clock.advance(timedelta(days=200))
+    with store.write() as tx:
+        history.settle_dead_letter(
+            tx, job.id, 1, state="closed", reason="bad input", actor="ana", now=clock.now()
+        )
+
+    early = removed(pruner.run())
+    clock.advance(timedelta(days=90))
+
+    assert early == {}
+    assert removed(pruner.run()) == {"closed dead letters": 1}
+
+
+def test_a_job_whose_key_still_lives_stays_so_that_a_repeat_finds_it(store, coordinator, pruner, clock):
+    expires = clock.now() + timedelta(days=60)
+    job = finished(coordinator, key="k", key_expires_at=expires)
+    clock.advance(DAYS_30)
+
+    kept = removed(pruner.run())
+    again = coordinator.enqueue(new_job(key="k"), actor="t")
+    clock.set(expires)
+
+    assert kept == {"inputs": 1}
+    assert (again.duplicate, again.job.id, again.result) == (True, job.id, '"done"')
+    assert removed(pruner.run()) == {"succeeded jobs": 1}
+
+
+def test_a_job_somebody_has_yet_to_be_told_about_stays(store, chance, clock):
+    settings = settings_of(types={"t": {"provider": "p", "notify": ["ops"]}}, notify={"ops": {"kind": "log"}})
+    coordinator = Coordinator(store, settings, chance=chance)
+    finished(coordinator)
+    clock.advance(DAYS_30)
+
+    assert removed(Pruner(store, settings).run()) == {"inputs": 1}
+    assert left(store) == 1
+
+
+def test_a_job_that_has_not_ended_is_not_touched(store, coordinator, pruner, clock):
+    coordinator.enqueue(new_job(), actor="t")
+    clock.advance(timedelta(days=4000))
+
+    assert removed(pruner.run()) == {}
+    with store.read() as tx:
+        assert jobs.counts(tx) == {("t", Status.PENDING): 1}
+
+
+def test_what_is_kept_for_ever_is_kept(store, coordinator, clock):
+    keep = dict.fromkeys(("succeeded", "cancelled", "closed", "inputs", "results", "deliveries"), "forever")
+    finished(coordinator)
+    clock.advance(timedelta(days=4000))
+
+    assert removed(Pruner(store, settings_of(retention=keep)).run()) == {}
+    assert left(store) == 1
+
+
+def test_results_may_go_before_their_jobs(store, coordinator, clock):
+    finished(coordinator)
+    clock.advance(timedelta(days=2))
+
+    report = removed(Pruner(store, settings_of(retention={"results": "1d"})).run())
+
+    assert report == {"results": 1}
+    assert (left(store), left(store, job_results)) == (1, 0)
