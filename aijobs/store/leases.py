@@ -29,6 +29,12 @@ _RUNNABLE = select(
         select(_c.id).where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"), _OF_TYPES).exists(),
     )
 )
+_NOT_IN_LINE = (
+    select(_c.id)
+    .where(_c.turn.is_(None), _c.next_run_at <= bindparam("before"))
+    .order_by(_c.next_run_at)
+    .limit(bindparam("limit"))
+)
 
 
 def cancels_asked(tx: Connection, worker: str) -> list[tuple[str, int]]:
@@ -42,3 +48,8 @@ def runnable(tx: Connection, types: Sequence[str], now: datetime) -> bool:
     Retries count although their time is in the future; jobs that were enqueued with a delay don't.
     """
     return bool(types) and bool(tx.execute(_RUNNABLE, {"types": list(types), "now": now}).scalar())
+
+
+def not_in_line(tx: Connection, before: datetime, limit: int) -> list[str]:
+    """Jobs that were due at *before* already and that nobody has given a turn, the longest due first."""
+    return list(tx.execute(_NOT_IN_LINE, {"before": before, "limit": limit}).scalars())
