@@ -30,6 +30,16 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.cancel_command:cancel",
         section=JOBS,
     ),
+    "doctor": Entry(
+        help="Check this installation: configuration, store, clocks, workers, credentials.",
+        target="aijobs.cli.doctor_command:doctor",
+        section=SETUP,
+    ),
+    "simulate": Entry(
+        help="Run a provider that is not there, with the faults you ask for.",
+        target="aijobs.cli.simulate_command:simulate",
+        section=SETUP,
+    ),
 }
 
 HELP = "Run AI background jobs that are never lost, never run twice in effect, never “thinking” for ever."

@@ -116,6 +116,10 @@ class Printer:
         widest = max((width(name) for name, _ in known), default=0)
         self._write("\n".join(f"{name + ':':<{widest + 1}} {value}" for name, value in known))
 
+    def flush(self) -> None:
+        """Let whoever reads our output have what is printed so far; a long command says it is ready."""
+        self._out.flush()
+
     # --- Talk -------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
