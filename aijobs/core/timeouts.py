@@ -123,8 +123,8 @@ def _calls(name: str, job_type: TypeSettings, settings: Settings) -> Iterator[Ov
         inside = f"the call ({up_to}{_text(call)}) and saving ({_text(budgets.save)})"
         yield Overrun(path, f"{inside} take longer than function ({_text(budgets.function)})")
     connect = settings.provider(job_type.provider).connect_timeout
-    if connect >= call:
-        message = f"{_is(call)} not longer than connect_timeout of {job_type.provider} ({_text(connect)})"
+    if connect > call:
+        message = f"{_is(call)} shorter than connect_timeout of {job_type.provider} ({_text(connect)})"
         yield Overrun(path, message)
     if job_type.deadline and call > job_type.deadline:
         message = f"{_is(job_type.deadline)} shorter than one call ({up_to}{_text(call)})"

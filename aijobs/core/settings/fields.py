@@ -30,6 +30,7 @@ FOREVER = "forever"
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_SECRET_SCHEMA = {"type": "string", "format": "password", "writeOnly": True}
 _DURATION_SCHEMA = {
     "type": "string",
     "pattern": r"^(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$",
@@ -255,7 +256,11 @@ _hidden = PlainSerializer(lambda _: MASK, return_type=str, when_used="json")
 Secret = Annotated[SecretStr, BeforeValidator(_given), _hidden]
 """Shown nowhere: `repr`, `str` and JSON hold a mask. `get_secret_value()` where it is used."""
 SigningSecret = Annotated[Secret, AfterValidator(_signing)]
-SigningSecrets = Annotated[tuple[SigningSecret, ...], BeforeValidator(_listed)]
+SigningSecrets = Annotated[
+    tuple[SigningSecret, ...],
+    BeforeValidator(_listed),
+    WithJsonSchema({"anyOf": [_SECRET_SCHEMA, {"type": "array", "items": _SECRET_SCHEMA}]}),
+]
 """One or several: while a secret is rotated, both sign and both are accepted."""
 
 

@@ -55,9 +55,14 @@ class NotifySettings(Section):
         days=3
     )
 
+    @property
+    def foreign_keys(self) -> frozenset[str]:
+        """The options that mean nothing to this kind."""
+        return frozenset(key for key, kind in _ONLY_FOR.items() if kind != self.kind)
+
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        strange = sorted(key for key in self.model_fields_set if _ONLY_FOR.get(key, self.kind) != self.kind)
+        strange = sorted(self.foreign_keys & self.model_fields_set)
         if strange:
             raise ValueError(f"{', '.join(strange)}: not for kind {self.kind}")
         if self.kind == "webhook" and not self.url:

@@ -160,8 +160,7 @@ class ProviderSettings(Section):
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        given = self.model_fields_set
-        strange = sorted(k for k in given if self.kind not in _ONLY_FOR.get(k, frozenset(Kind)))
+        strange = sorted(self.foreign_keys & self.model_fields_set)
         if strange:
             raise ValueError(f"{', '.join(strange)}: not for kind {self.kind}")
         if self.kind is Kind.PYTHON and not self.callable:
@@ -171,6 +170,11 @@ class ProviderSettings(Section):
         if self.api_key and self.api_key in self.webhook_secret:
             raise ValueError("webhook_secret and api_key are the same: the provider has one for each")
         return self
+
+    @property
+    def foreign_keys(self) -> frozenset[str]:
+        """The options that mean nothing to this kind."""
+        return frozenset(key for key, kinds in _ONLY_FOR.items() if self.kind not in kinds)
 
     @property
     def url(self) -> str | None:

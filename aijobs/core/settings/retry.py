@@ -14,7 +14,9 @@ Backoff = Literal["full_jitter", "fixed", "breaker"]
 class ClassRetry(Section):
     """The rule for one error class."""
 
-    retries: Annotated[int, Field(description="tries after the first; 0 never", strict=True, ge=0, le=1000)]
+    retries: Annotated[
+        int, Field(description="tries after the first; 0 never", strict=True, ge=0, le=1000)
+    ] = 0
     first: Annotated[
         Literal["immediate", "backoff"], Field(description="whether the first of them waits")
     ] = "backoff"
@@ -28,7 +30,7 @@ class ClassRetry(Section):
     counted: Annotated[Flag, Field(description="whether it costs one of max_attempts")] = True
 
 
-NEVER = ClassRetry.model_construct(retries=0)
+NEVER = ClassRetry.model_construct()
 
 
 class RetryBudget(Section):
