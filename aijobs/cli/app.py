@@ -14,6 +14,7 @@ from aijobs.cli.command import Entry, Group
 from aijobs.cli.options import global_parameters
 
 JOBS = "Jobs"
+CONTROL = "Control"
 SETUP = "Set-up and trust"
 
 COMMANDS: Mapping[str, Entry] = {
@@ -25,10 +26,58 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.inspect_command:inspect",
         section=JOBS,
     ),
+    "worker": Entry(
+        help="Claim jobs and carry them out until told to stop.",
+        target="aijobs.cli.worker_command:worker",
+        section=JOBS,
+    ),
     "cancel": Entry(
         help="Stop jobs, at once or as soon as their worker notices.",
         target="aijobs.cli.cancel_command:cancel",
         section=JOBS,
+    ),
+    "sweep": Entry(
+        help="Find what fell through and put it right; safe at any time, on any machine.",
+        target="aijobs.cli.sweep_command:sweep",
+        section=JOBS,
+    ),
+    "db": Entry(
+        help="Make the store, bring it to this version, look whether it is whole.",
+        section=SETUP,
+        commands={
+            "upgrade": Entry(
+                help="Make the store, or bring an older one to this version.",
+                target="aijobs.cli.db_command:upgrade",
+            ),
+            "check": Entry(
+                help="Look whether the store is there, of this version, and whole; nothing is changed.",
+                target="aijobs.cli.db_command:check",
+            ),
+        },
+    ),
+    "prune": Entry(
+        help="Remove what has been kept long enough.",
+        target="aijobs.cli.prune_command:prune",
+        section=JOBS,
+    ),
+    "pause": Entry(
+        help="Start no more jobs: of some types, below a priority, or at all.",
+        target="aijobs.cli.switch_commands:pause",
+        section=CONTROL,
+    ),
+    "resume": Entry(help="End a pause.", target="aijobs.cli.switch_commands:resume", section=CONTROL),
+    "switch": Entry(
+        help="Show and set switches: pauses, stale results, fallback.",
+        section=CONTROL,
+        commands={
+            "list": Entry(
+                help="Show every switch that is on.", target="aijobs.cli.switch_commands:switch_list"
+            ),
+            "set": Entry(
+                help="Let the last results, or another provider, stand in.",
+                target="aijobs.cli.switch_commands:switch_set",
+            ),
+        },
     ),
     "doctor": Entry(
         help="Check this installation: configuration, store, clocks, workers, credentials.",

@@ -132,6 +132,11 @@ class Printer:
         if self.verbosity >= Verbosity.VERBOSE:
             self._talk(text)
 
+    def log_line(self, line: str) -> None:
+        """A line of a log that has cleaned and levelled it already."""
+        self._err.write(line + "\n")
+        self._err.flush()
+
     def warn(self, text: str) -> None:
         """Something is not as it should be, and we go on."""
         self._talk(f"warning: {text}")

@@ -1,0 +1,36 @@
+"""`aijobs doctor`: is this installation fit to run?"""
+
+from dataclasses import asdict
+
+import typer
+
+from aijobs.cli.command import notes
+from aijobs.cli.context import context_of
+
+
+@notes(
+    "aijobs doctor",
+    "aijobs doctor --database postgresql://jobs@db/jobs --json",
+    exits={0: "all is well", 1: "something is wrong; each line says what to do"},
+)
+def doctor(ctx: typer.Context) -> int:
+    """Check this installation: configuration, store, clocks, workers, credentials.
+
+    Nothing is changed, and no part of a secret is shown. With --json: {checks: [{check, ok, evidence, hint}],
+    ok}.
+    """
+    from aijobs.services.doctor import examine
+
+    context = context_of(ctx)
+    findings = examine(lambda: context.settings, lambda: context.store)
+    well = all(finding.ok for finding in findings)
+    rows = [
+        ("ok" if one.ok else "WRONG", one.check, one.evidence, None if one.ok and not one.hint else one.hint)
+        for one in findings
+    ]
+    document = {
+        "checks": [asdict(one) | {"hint": None if one.ok else one.hint} for one in findings],
+        "ok": well,
+    }
+    context.printer.emit(document, lambda: context.printer.table(("", "CHECK", "EVIDENCE", "TO DO"), rows))
+    return 0 if well else 1

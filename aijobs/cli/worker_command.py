@@ -1,0 +1,128 @@
+"""`aijobs worker`: claim jobs and carry them out."""
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.printer import Verbosity
+from aijobs.cli.words import duration, positive_duration
+from aijobs.core.errors import Interrupted
+
+if TYPE_CHECKING:
+    from aijobs.core.log_events import Log
+    from aijobs.services.worker import WorkerReport
+
+
+class LogFormat(StrEnum):
+    """How events are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@notes(
+    "aijobs worker --concurrency 50",
+    "aijobs worker --type summarize --drain --json",
+    exits={
+        0: "stopped when asked to; with --drain: nothing is left to do",
+        1: "with --drain: a job became a dead letter",
+        3: "no such job type",
+        5: "the store cannot be reached, or did not come back",
+        130: "interrupted: what was running has ended, or is handed back",
+    },
+)
+def worker(
+    ctx: typer.Context,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Calls at once.")
+    ] = None,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these; may be repeated.")
+    ] = None,
+    lease: Annotated[
+        str | None, typer.Option("--lease", metavar="D", help="After this silence its jobs are taken over.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when nothing is left that could run, retries included.")
+    ] = False,
+    max_jobs: Annotated[
+        int | None, typer.Option("--max-jobs", metavar="N", min=1, help="End after so many claims.")
+    ] = None,
+    grace: Annotated[
+        str | None, typer.Option("--grace", metavar="D", help="At shutdown, how long running jobs may go on.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="S", help="Its name; default: host, pid and a random end.")
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text or json, one line an event.")
+    ] = LogFormat.TEXT,
+) -> int:
+    """Claim jobs and carry them out until told to stop.
+
+    SIGTERM and Ctrl-C: nothing more is claimed, running jobs have the grace to end and are handed back then;
+    a second signal hands them back at once. Events go to stderr, a line each: -v also tells of each job that
+    goes well, -q only of what goes wrong. The closing summary goes to stdout.
+    """
+    from aijobs.services.worker import WorkerOptions
+
+    context = context_of(ctx)
+    options = WorkerOptions.from_settings(
+        context.settings,
+        concurrency=concurrency,
+        types=tuple(dict.fromkeys(types)) if types else None,
+        lease=positive_duration(lease, "--lease"),
+        grace=duration(grace, "--grace"),
+        drain=drain,
+        max_jobs=max_jobs,
+        name=name,
+    )
+    report = _run(context, options, as_json=log_format is LogFormat.JSON)
+    _print(context, report)
+    if report.stopped_by == "SIGINT":
+        return Interrupted.exit_code
+    return 1 if drain and report.dead_letter else 0
+
+
+def _run(context: Context, options: Any, *, as_json: bool) -> "WorkerReport":
+    from aijobs.cli.simulators import with_simulators
+    from aijobs.providers.registry import Providers
+    from aijobs.services.coordinator import Coordinator
+    from aijobs.services.worker import Worker
+
+    store = context.create_store()
+    for warning in store.warnings:
+        context.printer.warn(warning)
+    with with_simulators(context) as settings:
+        worker = Worker(
+            store,
+            Coordinator(store, settings, chance=context.chance),
+            settings,
+            Providers(settings, clock=context.clock, chance=context.chance),
+            options=options,
+            chance=context.chance,
+            log=_log(context, as_json=as_json),
+        )
+        return worker.run()
+
+
+def _log(context: Context, *, as_json: bool) -> "Log":
+    from aijobs.core.log_events import Level
+    from aijobs.services.log_lines import LineLog
+
+    levels = {
+        Verbosity.QUIET: Level.WARNING,
+        Verbosity.NORMAL: Level.INFO,
+        Verbosity.VERBOSE: Level.DETAIL,
+    }
+    level = levels[context.printer.verbosity]
+    return LineLog(context.printer.log_line, clock=context.clock, level=level, as_json=as_json)
+
+
+def _print(context: Context, report: "WorkerReport") -> None:
+    document = asdict(report)
+    context.printer.emit(document, lambda: context.printer.fields(document.items()))
