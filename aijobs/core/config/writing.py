@@ -30,7 +30,7 @@ def to_yaml(document: dict[str, Any]) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the file, for editors. ${NAME} may stand wherever text has to become something else."""
+    """The JSON Schema of the file, for editors. ${NAME} may stand where text becomes something else."""
     made = Settings.model_json_schema(by_alias=True, schema_generator=_Generator)
     listed = made["properties"]["prices"]["additionalProperties"]
     made["properties"]["prices"]["additionalProperties"] = {"anyOf": [listed["items"], listed]}
