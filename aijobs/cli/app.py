@@ -41,6 +41,28 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.sweep_command:sweep",
         section=JOBS,
     ),
+    "config": Entry(
+        help="Check, show or begin a configuration file.",
+        section=SETUP,
+        commands={
+            "check": Entry(
+                help="Look the configuration over and list every fault.",
+                target="aijobs.cli.config_commands:check",
+            ),
+            "show": Entry(
+                help="Print the configuration as it is in force, defaults included.",
+                target="aijobs.cli.config_commands:show",
+            ),
+            "schema": Entry(
+                help="Print the JSON Schema of the file, for completion in editors.",
+                target="aijobs.cli.config_commands:schema",
+            ),
+            "init": Entry(
+                help="Write a small, commented configuration file to start from.",
+                target="aijobs.cli.config_commands:init",
+            ),
+        },
+    ),
     "db": Entry(
         help="Make the store, bring it to this version, look whether it is whole.",
         section=SETUP,
