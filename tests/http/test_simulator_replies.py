@@ -364,3 +364,18 @@ def test_a_body_that_is_no_json_object_is_refused(http: httpx.Client, content: b
 
 def test_a_body_that_is_too_large_is_refused(http: httpx.Client) -> None:
     assert http.post("/v1/echo", content=b" " * (33 << 20)).status_code == 413
+
+
+@pytest.mark.parametrize("ask", [response, chat, message])
+def test_a_model_that_is_not_there_is_not_found(ask: Ask) -> None:
+    with (
+        start_in_thread(models=("m-2", "m-3")) as simulator,
+        httpx.Client(base_url=simulator.url, trust_env=False) as http,
+    ):
+        missing, present = ask(http, model="m-1"), ask(http, model="m-3")
+        listed = [model["id"] for model in http.get("/v1/models").json()["data"]]
+
+    assert (missing.status_code, present.status_code) == (404, 200)
+    assert "'m-1' does not exist" in missing.json()["error"]["message"]
+    assert listed == ["m-2", "m-3"]
+    assert simulator.billed() == 1

@@ -67,7 +67,7 @@ def app(simulator: Simulator) -> Starlette:
             route(one, Api.RESPONSES, "GET", _poll(simulator)),
             route(one, Api.RESPONSES, "DELETE", _delete(simulator)),
             route(f"{one}/cancel", Api.RESPONSES, "POST", _cancel(simulator)),
-            route("/v1/models", Api.RESPONSES, "GET", _models),
+            route("/v1/models", Api.RESPONSES, "GET", _models(simulator)),
             *_controls(simulator),
         ]
     )
@@ -117,24 +117,18 @@ def _delete(simulator: Simulator) -> Handler:
     return handle
 
 
-async def _models(_: Request, __: CallRecord) -> Reply:
-    data = [
-        {"id": name, "object": "model", "type": "model", "created": 0, "owned_by": "aijobs",
-         "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
-        for name in _MODELS
-    ]  # fmt: skip
-    return Reply(
-        headers=JSON,
-        body=as_json(
-            {
-                "object": "list",
-                "data": data,
-                "has_more": False,
-                "first_id": _MODELS[0],
-                "last_id": _MODELS[-1],
-            }
-        ),
-    )
+def _models(simulator: Simulator) -> Handler:
+    async def handle(_: Request, __: CallRecord) -> Reply:
+        names = simulator.settings.models or _MODELS
+        data = [
+            {"id": name, "object": "model", "type": "model", "created": 0, "owned_by": "aijobs",
+             "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+            for name in names
+        ]  # fmt: skip
+        page = {"object": "list", "data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+        return Reply(headers=JSON, body=as_json(page))
+
+    return handle
 
 
 # --- Controls -------------------------------------------------------------------------------------

@@ -33,10 +33,12 @@ def start_in_thread(
     webhook_url: str | None = None,
     webhook_secret: str = TEST_SECRET,
     poll_after: float | None = None,
+    models: tuple[str, ...] = (),
     clock: Clock | None = None,
     chance: Chance | None = None,
 ) -> "RunningSimulator":
     """A simulator that answers when this returns. *port* 0 takes a free one; *poll_after* is in seconds.
+    Without *models* every model exists.
 
     Raises ValueError on an unknown fault or latency, OSError when the port is taken.
     """
@@ -45,6 +47,7 @@ def start_in_thread(
         latency=parse_latency(str(latency or 0)),
         webhook=WebhookTarget(url=webhook_url, secret=webhook_secret) if webhook_url else None,
         poll_after=poll_after,
+        models=models,
     )
     simulator = Simulator(settings, clock=clock or SystemClock(), chance=chance or system_chance())
     return RunningSimulator(simulator, _listen(host, port))

@@ -35,13 +35,15 @@ _WORK_AS_REPLY = {
 class SimulatorSettings:
     """How the simulator behaves towards everyone who asks for nothing else.
 
-    *poll_after* (seconds) is sent as a hint with unfinished background responses; None sends none.
+    *poll_after* (seconds) is sent as a hint with unfinished background responses; None sends none. *models*
+    are the only ones it has; none named, it has whatever is asked for.
     """
 
     fault: str = ""
     latency: Latency = NO_LATENCY
     webhook: WebhookTarget | None = None
     poll_after: float | None = None
+    models: tuple[str, ...] = ()
 
 
 class Simulator:
@@ -89,6 +91,7 @@ class Simulator:
     async def submit(self, asked: Asked, record: CallRecord) -> Reply:
         """The answer to a call that asks for work."""
         self.ledger.begin(record, asked)
+        self._check_model(asked)
         kept = self._once.get(asked.idempotency_key or "") if asked.api is Api.ECHO else None
         if kept:
             return replace(kept, headers={**kept.headers, "idempotent-replayed": "true"}, billed=False)
@@ -99,6 +102,11 @@ class Simulator:
         if asked.api is Api.ECHO and asked.idempotency_key and reply.billed:
             self._once[asked.idempotency_key] = replace(reply, wire=None)
         return reply
+
+    def _check_model(self, asked: Asked) -> None:
+        if self.settings.models and asked.model and asked.model not in self.settings.models:
+            message = f"The model '{asked.model[:80]}' does not exist or you do not have access to it."
+            raise Refused(404, message, param="model", code="model_not_found")
 
     async def _take_time(self, asked: Asked, fault: Fault | None) -> None:
         seconds = 0.0 if asked.background else self._latency(asked)
