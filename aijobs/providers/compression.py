@@ -12,6 +12,10 @@ _ZLIB: Final = 15
 _RAW: Final = -15
 
 
+class ResponseTooLarge(httpx.DecodingError):
+    """The response is larger than the cap, as sent or once decompressed; reading stopped there."""
+
+
 def decode(body: bytes, coding: str, *, limit: int) -> bytes:
     """*body* without its content coding; at most *limit* bytes come out. Raises httpx.DecodingError."""
     match coding:
@@ -34,7 +38,7 @@ def _inflate(body: bytes, window: int, *, limit: int) -> bytes:
         except zlib.error as exc:
             raise httpx.DecodingError("the response's compression is broken") from exc
         if len(out) > limit:
-            raise httpx.DecodingError(f"the response is larger than {limit} bytes once decompressed")
+            raise ResponseTooLarge(f"more than {limit} bytes once decompressed")
         if not stream.eof:
             raise httpx.DecodingError("the response's compression ends too early")
         body = stream.unused_data.lstrip(b"\0")  # gzip allows several members, and padding after them

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from aijobs.core.model import Phase
-from aijobs.providers.compression import decode
+from aijobs.providers.compression import ResponseTooLarge, decode
 from aijobs.providers.proxies import NO_PROXIES, Proxies, Route
 
 KEEPALIVE_SECONDS: Final = 4.0  # many servers hang up on a connection after five idle seconds
@@ -39,10 +39,6 @@ class Progress:
     def __init__(self) -> None:
         self.phase = Phase.PREPARING
         self.queued = False  # waiting for a free connection of the pool
-
-
-class ResponseTooLarge(httpx.DecodingError):
-    """The response is larger than the cap, as sent or once decompressed; reading stopped there."""
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
@@ -148,7 +144,7 @@ async def _read(response: aiohttp.ClientResponse, progress: Progress, *, cap: in
         progress.phase = Phase.BODY
         size += len(part)
         if size > cap:
-            raise ResponseTooLarge(f"the response is larger than {cap} bytes")
+            raise ResponseTooLarge(f"more than {cap} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -261,6 +257,8 @@ def _httpx_class(exc: Exception, progress: Progress) -> type[httpx.RequestError]
 
 def _describe(exc: Exception, request: httpx.Request) -> str:
     """One line that holds no more of the URL than host and port: a query may carry a key."""
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        return f"{exc.host}:{exc.port}: {exc.os_error}"
     if isinstance(exc, (aiohttp.InvalidURL, aiohttp.ConnectionTimeoutError)):
         return f"{request.url.host}: {type(exc).__name__}"
     return str(exc) or type(exc).__name__
