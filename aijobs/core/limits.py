@@ -11,6 +11,7 @@ provider works on it in the background: otherwise background mode would walk aro
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class Candidate:
     user: str
     priority: int
     turn: int
+    due_at: datetime | None = None
 
 
 class Tally:

@@ -50,7 +50,7 @@ _SERVED = (
 )
 _PLACE = select(_USERS_LAST, _SERVED)
 _HEAD = (
-    select(_c.id, _c.type, _c.user, _c.priority, _c.turn)
+    select(_c.id, _c.type, _c.user, _c.priority, _c.turn, _c.next_run_at)
     .where(
         _c.type == bindparam("type"),
         _c.turn.is_not(None),

@@ -7,8 +7,10 @@ from aijobs.core.limits import Candidate, Limits, Tally, TypeLimits, choose
 from aijobs.core.model import Job
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
+from aijobs.core.totals import QUEUE_WAIT, Totals
+from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.values import Claim, ClaimRequest
-from aijobs.store import claims, jobs, moves, switches
+from aijobs.store import claims, jobs, moves, rollups, switches
 from aijobs.store.engine import Tx
 
 _PROMOTE_AT_ONCE = 1000
@@ -71,7 +73,15 @@ class Claiming:
         for (provider, model), ids in self._by_provider(chosen).items():
             found = moves.claim(tx, ids, request.worker, now, request.lease, provider, model)
             leased |= {job.id: job for job in found}
-        return [leased[one.id] for one in chosen if one.id in leased]
+        claimed = [one for one in chosen if one.id in leased]
+        self._count(tx, claimed, request.worker, now)
+        return [leased[one.id] for one in claimed]
+
+    def _count(self, tx: Tx, claimed: Sequence[Candidate], worker: str, now: datetime) -> None:
+        totals = Totals()
+        for one in claimed:
+            totals.observe(QUEUE_WAIT, now - (one.due_at or now), type=one.type)
+        rollups.add(tx, totals, shard_of(worker))
 
     def _choose(
         self,

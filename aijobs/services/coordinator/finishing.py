@@ -18,11 +18,10 @@ from aijobs.core.lifecycle import (
 )
 from aijobs.core.model import NO_CALL, CallFacts, Execution, Job, Outcome, Status
 from aijobs.core.settings import Settings
-from aijobs.services.coordinator.values import Ended, Finished
+from aijobs.services.coordinator.counting import count_ends
+from aijobs.services.coordinator.values import Decided, Ended, Finished
 from aijobs.store import deliveries, history, moves
 from aijobs.store.engine import Tx
-
-Decided = tuple[Ended, Job, Move]
 
 
 class Finishing:
@@ -98,6 +97,7 @@ class Finishing:
         ]
         if records:
             history.add_executions(tx, records)
+        count_ends(tx, decided, records, now)
         dead = [_dead_letter(job, move, now) for _, job, move in decided if move.target is Status.DEAD_LETTER]
         if dead:
             history.add_dead_letters(tx, dead)

@@ -6,14 +6,24 @@ deliveries out of order and deliveries long after the end cannot undo anything.
 
 from datetime import datetime
 
+from aijobs.core.totals import DELIVERIES, Totals
+from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.values import Received, Reception
-from aijobs.store import deliveries, moves, wake
+from aijobs.store import deliveries, moves, rollups, wake
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Tx
 
 
 def receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
-    """Record *delivery* and its follow-up in the caller's transaction."""
+    """Record *delivery*, its follow-up and its count in the caller's transaction."""
+    received = _receive(tx, delivery, now)
+    totals = Totals()
+    totals.count(DELIVERIES, provider=delivery.provider, result=received.reception.value)
+    rollups.add(tx, totals, shard_of(delivery.delivery_id))
+    return received
+
+
+def _receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
     if not deliveries.record(tx, delivery):
         first_hash, job_id = deliveries.count_copy(tx, delivery.provider, delivery.delivery_id)
         other = first_hash != delivery.body_hash

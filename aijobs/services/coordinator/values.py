@@ -57,6 +57,10 @@ class Ended:
     fallback: bool = False
 
 
+Decided = tuple[Ended, Job, Move]
+"""The end of an attempt, its job as it is now, and what becomes of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """What was written. Not *applied*: the lease was lost, nothing changed; *status* is the present one."""

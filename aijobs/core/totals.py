@@ -1,0 +1,77 @@
+"""Totals that only grow: counters and histograms, collected while a transaction does its work. Pure.
+
+They are kept in the store, written in the transaction of the change they count: a count over rows falls when
+rows are pruned, and a monitoring system reads a falling counter as a restart.
+"""
+
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0)
+"""Upper bounds of the buckets of every histogram here; model calls take from seconds to hours."""
+
+FINAL_STATUS = "aijobs_task_final_status_total"
+ATTEMPTS = "aijobs_attempts_total"
+RETRIES = "aijobs_model_call_retry_count_total"
+LEASES_LOST = "aijobs_leases_lost_total"
+DEAD_LETTERS = "aijobs_dead_letters_total"
+TOKENS = "aijobs_tokens_total"
+COST = "aijobs_cost_total"
+DELIVERIES = "aijobs_webhook_deliveries_total"
+DURATION = "aijobs_task_execution_duration_seconds"
+QUEUE_WAIT = "aijobs_queue_wait_seconds"
+WEBHOOK_DELAY = "aijobs_webhook_delay_seconds"
+
+HELP: Mapping[str, str] = MappingProxyType(
+    {
+        FINAL_STATUS: "Jobs that ended, by type and final status.",
+        ATTEMPTS: "Attempts that ended, by type, provider, outcome and error class.",
+        RETRIES: "Attempts that failed and are tried again, by provider and error class.",
+        LEASES_LOST: "Attempts whose lease ran out, by type.",
+        DEAD_LETTERS: "Jobs that became dead letters, by type and error class.",
+        TOKENS: "Tokens used, by provider, model and direction.",
+        COST: "Cost by the configured prices, by provider and model.",
+        DELIVERIES: "Webhook deliveries, by provider and what became of them.",
+        DURATION: "Seconds from the claim of an attempt to its end, by type and outcome.",
+        QUEUE_WAIT: "Seconds from when a job could run to its claim, by type.",
+        WEBHOOK_DELAY: "Seconds from the provider's end of the work to its webhook, by provider.",
+    }
+)
+HISTOGRAMS = frozenset({DURATION, QUEUE_WAIT, WEBHOOK_DELAY})
+
+Series = tuple[str, str]
+"""A metric with its labels as canonical JSON."""
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Labels as they are kept: one spelling for one set of labels."""
+    return json.dumps(labels, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+class Totals:
+    """What one transaction adds. Series that turn up many times are written once."""
+
+    def __init__(self) -> None:
+        self._added: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+
+    def count(self, metric: str, by: float = 1, /, **labels: str | None) -> None:
+        """Add *by* to a counter; a label that is not known is `none`."""
+        if by:
+            key = tuple((name, value or "none") for name, value in labels.items())
+            self._added[metric, key] += by  # type: ignore[assignment]  # a Counter holds floats as well
+
+    def observe(self, metric: str, span: timedelta, /, **labels: str | None) -> None:
+        """Put one duration into a histogram; clocks that disagree never make it negative."""
+        seconds = max(0.0, span.total_seconds())
+        index = bisect_left(SECONDS, seconds)
+        bound = f"{SECONDS[index]:g}" if index < len(SECONDS) else "+Inf"
+        self.count(f"{metric}_bucket", 1, **labels, le=bound)
+        self.count(f"{metric}_sum", seconds, **labels)
+
+    def rows(self) -> Iterable[tuple[Series, float]]:
+        """(metric, labels) and what to add, in one order for everybody, so that writers cannot deadlock."""
+        return sorted(((metric, labels_text(dict(key))), by) for (metric, key), by in self._added.items())
