@@ -6,6 +6,7 @@ prompt with a hole in it costs as much as a whole one. Lists and mappings come o
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -31,6 +32,7 @@ _LONGEST_STRING = 10_000_000  # characters that `"x" * n` may make before anythi
 _KEPT_GLOBALS = ("range", "dict", "namespace")
 _REFUSED_FILTERS = ("random", "pprint", "urlize", "xmlattr", "center", "format")  # chance, HTML, padding
 _WIDEST_INDENT = 200
+_QUOTED = re.compile(r"'([^']*)'")
 _STRING_METHODS = frozenset(
     {
         "capitalize", "count", "endswith", "find", "isalpha", "isdigit", "islower", "isspace", "isupper",
@@ -84,9 +86,8 @@ def render(template: str, data: Mapping[str, object], *, most_bytes: int = LARGE
     try:
         return _joined(_compiled(template), data, most_bytes)
     except UndefinedError as error:
-        raise InvalidInput(
-            f"prompt: {error.message}", hint="the input lacks what the template asks for"
-        ) from None
+        hint = "the input lacks what the template asks for"
+        raise InvalidInput(f"prompt: {_undefined(error, template)}", hint=hint) from None
     except TemplateSyntaxError as error:
         raise InvalidInput(f"prompt: line {error.lineno}: {error.message}") from None
     except TemplateError as error:
@@ -112,6 +113,13 @@ def check(template: str) -> str | None:
         return "template: nested too deep"
     refused = next((word for kind, word in _REFUSED_TAGS.items() if tree.find(kind)), None)
     return f"template: {{% {refused} %}} is not allowed" if refused else None
+
+
+def _undefined(error: UndefinedError, template: str) -> str:
+    """What is missing; a name that came out of the input, as in `{{ prices[currency] }}`, is not repeated."""
+    message = error.message or ""
+    names = _QUOTED.findall(message)
+    return message if names and names[-1] in template else "an element that the input names is not there"
 
 
 def _joined(template: Template, data: Mapping[str, object], most_bytes: int) -> str:

@@ -103,7 +103,7 @@ def _say(error: Any, path: Path, document: Document) -> tuple[str, str | None]:
     if kind == "extra_forbidden":
         return _unknown(path)
     if kind == "value_error":
-        message = str(details["error"])
+        message = _without_what_was_handed_in(str(details["error"]), at(path, document.data))
         return message, _misreading(path, document) if "is not a duration" in message else None
     if kind in ("literal_error", "enum"):
         return _choice(str(details["expected"]), at(path, document.data), path, document)
@@ -118,6 +118,13 @@ def _say(error: Any, path: Path, document: Document) -> tuple[str, str | None]:
     if isinstance(given, float) and kind in _NUMBERS:
         return message + _instead(given), f"write {int(given)}" if given.is_integer() else None
     return message + _instead(given), _misreading(path, document)
+
+
+def _without_what_was_handed_in(message: str, value: object) -> str:
+    """*message* without text from the environment: in the wrong place it may be a secret."""
+    if not isinstance(value, EnvironmentText):
+        return message
+    return message.replace(repr(str(value).strip()), "what the environment gives")
 
 
 def _unknown(path: Path) -> tuple[str, str | None]:

@@ -34,7 +34,7 @@ def schema() -> dict[str, Any]:
     made = Settings.model_json_schema(by_alias=True, schema_generator=_Generator)
     listed = made["properties"]["prices"]["additionalProperties"]
     made["properties"]["prices"]["additionalProperties"] = {"anyOf": [listed["items"], listed]}
-    return {"$schema": DIALECT, "title": "aijobs configuration", **_with_references(made)}
+    return {"$schema": DIALECT, **_with_references(made), "title": "aijobs configuration"}
 
 
 class _Generator(GenerateJsonSchema):
