@@ -1,7 +1,7 @@
 """The table of commands.
 
-To add one: a line here, and a function with `notes`, a docstring whose first line is the entry's help, and a
-first parameter `ctx: typer.Context`; it returns the exit code (None for 0).
+To add one: a line here, and a function with a docstring, `notes` and a first parameter `ctx: typer.Context`.
+It returns the exit code (None for 0).
 """
 
 from collections.abc import Mapping
@@ -74,6 +74,28 @@ COMMANDS: Mapping[str, Entry] = {
             "check": Entry(
                 help="Look whether the store is there, of this version, and whole; nothing is changed.",
                 target="aijobs.cli.db_command:check",
+            ),
+        },
+    ),
+    "retry": Entry(
+        help="Run one dead letter again, or let a held job go on.",
+        target="aijobs.cli.deadletter_commands:retry",
+        section=JOBS,
+    ),
+    "deadletter": Entry(
+        help="Look through the dead letters, and settle them.",
+        section=JOBS,
+        commands={
+            "list": Entry(
+                help="List dead letters, the latest first.",
+                target="aijobs.cli.deadletter_commands:deadletter_list",
+            ),
+            "show": Entry(
+                help="Show everything about one.", target="aijobs.cli.deadletter_commands:deadletter_show"
+            ),
+            "close": Entry(
+                help="Say that some will not be replayed, and why.",
+                target="aijobs.cli.deadletter_commands:deadletter_close",
             ),
         },
     ),

@@ -212,6 +212,7 @@ class Coordinator:
         """As `reopen`, of a job locked in the caller's transaction."""
         if job.status is not Status.DEAD_LETTER:
             raise Conflict(f"job {job.id} is {job.status}, not a dead letter: nothing was changed")
+        self._refuse_a_lost_key(tx, job)
         settled = history.settle_dead_letter(
             tx, job.id, job.round, state="replayed", reason=reason, actor=actor, now=now
         )
@@ -227,6 +228,63 @@ class Coordinator:
         )
         wake.notify(tx)
         return reopened
+
+    def close(self, job_id: str, *, actor: str, reason: str) -> Job:
+        """Say of a dead letter that it will not be replayed, and why. The job stays a dead letter.
+
+        Raises NotFound, and Conflict when it is not an open dead letter.
+        """
+        now = self.clock.now()
+        with self.store.write() as tx:
+            job = self._locked(tx, job_id)
+            settled = job.status is Status.DEAD_LETTER and history.settle_dead_letter(
+                tx, job.id, job.round, state="closed", reason=reason, actor=actor, now=now
+            )
+            if not settled:
+                raise Conflict(f"job {job_id} is no open dead letter: nothing was changed")
+            event = Event(kind="closed", actor=actor, at=now, job_id=job_id, reason=reason)
+            history.add_events(tx, [event])
+            return job
+
+    def retry(self, job_id: str, *, actor: str, reason: str) -> Job:
+        """The replay of one job by hand, or the release of one that is held for a person.
+
+        Raises NotFound; Conflict when it is neither, when it has been replayed as often as its type allows,
+        or when its key has passed to a newer job.
+        """
+        now = self.clock.now()
+        with self.store.write() as tx:
+            job = self._locked(tx, job_id)
+            if job.hold_reason is not None:
+                return self._release(tx, job, now, actor=actor, reason=reason)
+            kind = self.settings.types.get(job.type)
+            if kind is not None and job.round > kind.max_replays:
+                raise Conflict(
+                    f"job {job_id} has been replayed {job.round - 1} times, as often as its type allows",
+                    hint=f"close it with a reason, or raise types.{job.type}.max_replays",
+                )
+            return self.reopen_in(tx, job, now, actor=actor, reason=reason)
+
+    def _release(self, tx: Tx, job: Job, now: datetime, *, actor: str, reason: str) -> Job:
+        released = moves.unhold(tx, job.id, now)
+        if released is None:
+            raise Conflict(f"job {job.id} changed in the meantime: nothing was changed")
+        detail: dict[str, object] = {"held_because": job.hold_reason}
+        event = Event(kind="released", actor=actor, at=now, job_id=job.id, reason=reason, detail=detail)
+        history.add_events(tx, [event])
+        wake.notify(tx)
+        return released
+
+    def _refuse_a_lost_key(self, tx: Tx, job: Job) -> None:
+        """A job whose key has expired and been taken by a newer one would do the same work twice."""
+        if job.key is None:
+            return
+        owner = moves.by_key(tx, [(job.user, job.type, job.key)]).get((job.user, job.type, job.key))
+        if owner is not None and owner.id != job.id and owner.status is not Status.CANCELLED:
+            raise Conflict(
+                f"key {job.key!r} of job {job.id} belongs to the newer job {owner.id} ({owner.status}) now",
+                hint="the work is done or under way there: close this one",
+            )
 
     def _afresh(self, tx: Tx, job: Job, now: datetime, priority: int | None) -> dict[str, object]:
         """The values of a new round. A deadline keeps its length: it counts from now."""
