@@ -19,10 +19,11 @@ from aijobs.core.model import CallFacts, Done, ErrorClass, Failure, Phase, Reply
 from aijobs.core.payload import dump_json
 from aijobs.core.redaction import redact
 from aijobs.providers.callables import CannotLoad, Target, in_thread, load
-from aijobs.providers.contract import Call, CallFailed, PollFailed, PythonContext
+from aijobs.providers.contract import Call, CallFailed, PythonContext
+from aijobs.providers.foreground import Foreground
 
 
-class PythonAdapter:
+class PythonAdapter(Foreground):
     """Runs the function at *path*; loaded with the first call, so that a worker starts without it."""
 
     def __init__(self, name: str, path: str, *, clock: Clock, secrets: tuple[str, ...] = ()) -> None:
@@ -47,18 +48,6 @@ class PythonAdapter:
             elapsed_seconds=self._clock.monotonic() - started,
         )
         return replace(outcome, facts=facts)
-
-    async def poll(self, call: Call, provider_job_id: str) -> PollFailed:  # noqa: ARG002
-        """A function does nothing in the background: there is nothing to ask after."""
-        message = "a python job leaves no work behind at a provider"
-        return PollFailed(failure=Failure(error_class=ErrorClass.INTERNAL, message=message), gone=True)
-
-    async def cancel(self, call: Call, provider_job_id: str) -> PollFailed:
-        """As `poll`."""
-        return await self.poll(call, provider_job_id)
-
-    async def close(self) -> None:
-        """Nothing is held. A plain function that still runs ends with the process."""
 
     async def _outcome(self, call: Call) -> tuple[Done | Failure, Phase]:
         try:
