@@ -11,7 +11,8 @@ from aijobs.cli import words
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import ErrorClassFilter, KeyFilter, Limit, Since, TypeFilter, UserFilter
-from aijobs.cli.shapes import execution_shape, job_detail_shape, job_shape, row_shape
+from aijobs.cli.plain import instant
+from aijobs.cli.shapes import JOB_FIELDS, execution_shape, job_detail_shape, job_shape, row_shape
 from aijobs.core.errors import NotFound, UsageError
 from aijobs.core.model import Job, Status
 from aijobs.core.timeline import timeline
@@ -109,6 +110,8 @@ def _list(context: Context, wanted: "Filter", *, limit: int, after: str | None) 
     document = {"jobs": [job_shape(job) for job in found], "next_cursor": cursor}
 
     def plain() -> None:
+        if wanted.since:
+            context.printer.say(f"created since {instant(wanted.since)}")
         context.printer.table(_COLUMNS, map(_row, found), empty="no jobs")
         if cursor:
             context.printer.say(f"there are more: --after {cursor}")
@@ -150,9 +153,10 @@ def _one(context: Context, job_id: str, *, reveal: bool) -> _View:
 
     def plain() -> None:
         printer = context.printer
-        printer.fields(document["job"].items())
+        fields = document["job"].items()
+        printer.fields((name, value) for name, value in fields if name in JOB_FIELDS or value is not None)
         printer.section("attempts", len(executions))
-        printer.table(_EXECUTIONS, [_execution(one) for one in document["executions"]], empty="none yet")
+        printer.table(_EXECUTIONS, [_execution(one) for one in document["executions"]])
         printer.section("timeline", len(moments))
         printer.table(("AT", "WHAT", "BY", "DETAIL"), [(m.at, m.what, m.actor, m.detail) for m in moments])
         for name, text in texts.items():

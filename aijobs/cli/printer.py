@@ -98,13 +98,12 @@ class Printer:
         """Our own text, which holds no data (a generated file); written byte for byte."""
         self._out.write(text)
 
-    def table(
-        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "nothing"
-    ) -> None:
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
         """A table, drawn on a terminal that is wide enough, plain text elsewhere. *empty* is said of none."""
         cells = [[cell(value) for value in row] for row in rows]
         if not cells:
-            self.say(empty)
+            if empty:
+                self.say(empty)
         elif not self._is_terminal(self._out):
             self._write("\n".join(aligned(columns, cells)))
         else:

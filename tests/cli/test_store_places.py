@@ -1,0 +1,182 @@
+"""Mistakes and misfortune in the place of the store: one clear line, exit 5, and no file left behind."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.people import ordinary_user
+
+MAKERS = {("enqueue", "demo"), ("worker", "--drain"), ("db", "upgrade")}
+READERS = {
+    ("inspect",): "inspect",
+    ("inspect", "019b76da-a800-720a-ab04-5c4a06fa9400"): "inspect one",
+    ("cancel", "019b76da-a800-720a-ab04-5c4a06fa9400", "--reason", "r"): "cancel",
+    ("sweep",): "sweep",
+    ("sweep", "--preview"): "sweep preview",
+    ("db", "check"): "db check",
+}
+
+readers = pytest.mark.parametrize("args", list(READERS), ids=list(READERS.values()))
+
+
+@readers
+@pytest.mark.parametrize(
+    "url", ["sqlite:///jbos.db", "sqlite:///missing/jobs.db", "sqlite:///folder", "sqlite:///~/x.db"]
+)
+def test_a_typing_mistake_in_the_path_leaves_no_file(
+    args: tuple[str, ...], url: str, run_bare: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "folder"))
+    before = sorted(tmp_path.rglob("*"))
+
+    result = run_bare(*args, "--json", database=url)
+
+    assert result.code == 5
+    assert result.json["error"]["kind"] == "store_unreachable"
+    assert str(tmp_path) in result.json["error"]["message"]
+    assert len(result.err.splitlines()) <= 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("url", ["sqlite:///missing/jobs.db", "sqlite:///folder"])
+@pytest.mark.parametrize("args", sorted(MAKERS), ids=" ".join)
+def test_commands_that_make_a_store_make_no_folder_and_replace_none(
+    args: tuple[str, ...], url: str, run_bare: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+
+    result = run_bare(*args, database=url)
+
+    assert result.code == 5
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_enqueue_makes_a_store_and_says_where(run_bare: CommandLine, tmp_path: Path) -> None:
+    result = run_bare("enqueue", "demo")
+
+    assert result.code == 0
+    assert f"created the job store {tmp_path / 'aijobs.db'}" in result.err
+    assert (tmp_path / "aijobs.db").exists()
+
+
+def test_a_job_that_is_refused_makes_no_store(run_bare: CommandLine, tmp_path: Path) -> None:
+    single = run_bare("enqueue", "demo", "--input", "[]")
+    many = run_bare("enqueue", "--jsonl", "-", stdin="broken\n")
+
+    assert (single.code, many.code) == (2, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_second_enqueue_says_nothing_about_the_store(run_fresh: CommandLine) -> None:
+    first, second = run_fresh("enqueue", "demo"), run_fresh("enqueue", "demo")
+
+    assert "created the job store" in first.err
+    assert "created" not in second.err
+    assert second.code == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("jobs.db", "not a database URL: jobs.db"),
+        ("mysql://localhost/jobs", "a job store is SQLite or PostgreSQL"),
+        ("sqlite:///:memory:", "must be a file"),
+        ("postgres:/host", ""),
+    ],
+)
+def test_a_url_that_makes_no_sense_is_a_usage_error(
+    url: str, said: str, run_bare: CommandLine, tmp_path: Path
+) -> None:
+    result = run_bare("inspect", database=url)
+
+    assert result.code in (2, 5)
+    assert said in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_is_not_there_is_one_line_without_the_password(run_bare: CommandLine) -> None:
+    url = "postgresql://jobs:sk-demo-0123456789abcdef@127.0.0.1:1/jobs"
+
+    result = run_bare("inspect", "--json", "-v", database=url)
+
+    assert result.code == 5
+    assert result.json["error"]["kind"] == "store_unreachable"
+    assert "sk-demo" not in result.out + result.err
+
+
+def test_a_file_that_is_no_database_is_left_alone(run_bare: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("shopping list\n" * 100)
+
+    for args in (("inspect",), ("enqueue", "demo"), ("worker", "--drain"), ("db", "upgrade"), ("sweep",)):
+        result = run_bare(*args, database=f"sqlite:///{path}")
+        assert result.code == 5, args
+        assert "Traceback" not in result.err
+        assert len(result.err.splitlines()) <= 2
+
+    assert path.read_text() == "shopping list\n" * 100
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that the ordinary user can get to."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o755)
+    yield tmp_path
+    for path in tmp_path.iterdir():
+        path.chmod(0o755)
+
+
+def test_a_read_only_file_is_one_clear_line(run_bare: CommandLine, open_folder: Path) -> None:
+    run_bare("enqueue", "demo")
+    (open_folder / "aijobs.db").chmod(0o444)
+
+    with ordinary_user():
+        result = run_bare("enqueue", "demo", "--json")
+
+    assert result.code == 5
+    assert "cannot be written" in result.json["error"]["message"]
+    assert str(open_folder / "aijobs.db") in result.json["error"]["message"]
+
+
+def test_a_store_of_another_version_is_refused_with_a_hint(run_cli: CommandLine) -> None:
+    from aijobs.store.engine import open_store
+    from aijobs.store.tables import schema_version
+
+    assert run_cli.database is not None
+    store = open_store(run_cli.database)
+    before = _stamp(store, schema_version, "9999")
+    try:
+        result = run_cli("inspect", "--json")
+    finally:
+        _stamp(store, schema_version, before)
+        store.close()
+
+    assert result.code == 5
+    assert result.json["error"]["kind"] == "schema_mismatch"
+    assert result.json["error"]["hint"]
+
+
+def _stamp(store: object, table: object, version: str) -> str:
+    from sqlalchemy import select, update
+
+    with store.write() as tx:  # type: ignore[attr-defined]
+        before: str = tx.execute(select(table.c.version_num)).scalar_one()  # type: ignore[attr-defined]
+        tx.execute(update(table).values(version_num=version))  # type: ignore[arg-type]
+    return before
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_is_one_clear_line(run_bare: CommandLine, postgres_server: object) -> None:
+    url = postgres_server.url_of(user="guarded:wrong-sk-demo-0123")  # type: ignore[attr-defined]
+
+    result = run_bare("inspect", "--json", database=url)
+
+    assert result.code == 5
+    assert "wrong-sk-demo" not in result.out + result.err
