@@ -88,7 +88,7 @@ FAULTS: Mapping[FaultKind, tuple[ErrorClass, str]] = MappingProxyType(
         _K.UNEXPECTED: (_E.INTERNAL, "a fault in aijobs itself"),
     }
 )
-"""The class of each fault, and what to say of it. Whether the work may have been done is the phase's matter."""
+"""The class of each fault, and what to say of it. The phase tells whether the work may have been done."""
 
 _NEVER_SENT = frozenset(
     {
@@ -151,7 +151,7 @@ def classify_response(context: CallContext, *, status: int, headers: Headers, bo
     if envelope is None:
         if not failed:
             return None
-        envelope = Envelope(message=_page(body), error={})
+        envelope = Envelope(error={})  # a page, a text, nothing: no pattern is held against those
     waits = delay_hint(headers, body.value, context.now, throttled=False)  # said in so many words
     apparent = status if failed else envelope.status or 0
     seen = Seen(kind=context.kind, status=apparent, envelope=envelope, waits=waits.delay is not None)
@@ -163,7 +163,7 @@ def classify_response(context: CallContext, *, status: int, headers: Headers, bo
         context,
         error_class,
         code=code,
-        message=_message(status, envelope, hint),
+        message=_message(status, envelope.message or _page(body), hint),
         hint=hint,
         maybe_billed=_maybe_billed(context, status, code),
         force_retry=_should_retry(headers),
@@ -259,14 +259,13 @@ def _page(body: Body) -> str:
             return body.text
 
 
-def _message(status: int, envelope: Envelope, hint: Hint) -> str:
+def _message(status: int, said: str, hint: Hint) -> str:
     if status < 300:
         lead = "the answer is an error"
     elif status < 400:
         lead = f"HTTP {status}, moved elsewhere (redirects are not followed)"
     else:
         lead = f"HTTP {status}"
-    said = envelope.message or str(dict(list(envelope.error.items())[:20]) or "")
     notes = f" ({'; '.join(hint.notes)})" if hint.notes else ""
     return f"{lead}{notes}: {said}" if said else lead + notes
 

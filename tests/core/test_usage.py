@@ -71,7 +71,7 @@ def counts(usage: Usage) -> tuple[int | None, ...]:
         ("openai-responses", {}, (None, None, None, None, None)),
         ("openai-responses", {"input_tokens": 0, "output_tokens": None}, (0, None, None, None, None)),
         ("openai-chat", {"prompt_tokens": 5, "prompt_tokens_details": None}, (5, None, None, None, None)),
-        ("openai-chat", {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0}}, (5, 0, *[None] * 3)),
+        ("openai-chat", {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0}}, (5, 0, None, None, None)),  # noqa: E501
         # No counts.
         ("openai-chat", {"prompt_tokens": -1, "completion_tokens": "7"}, (None, None, None, None, None)),
         ("openai-chat", {"prompt_tokens": True, "completion_tokens": 1.5}, (None, None, None, None, None)),
