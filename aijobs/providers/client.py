@@ -98,6 +98,8 @@ class Client:
         """The response, or why there is none. Only asyncio.CancelledError is ever raised."""
         progress = Progress()
         started = self._clock.monotonic()
+        if deadline <= timedelta(0):  # a request may leave before the loop gets to notice
+            return _fault(TimeoutError(), progress, 0.0)
         try:
             async with asyncio.timeout(deadline.total_seconds()):
                 response = await self._exchange(outgoing, progress)

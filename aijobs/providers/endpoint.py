@@ -29,13 +29,17 @@ _LONGEST_ID: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to ask: a path below the base URL, and a body or none. *within* is a total limit of its own."""
+    """What to ask: a path below the base URL, and a body or none.
+
+    *within* is a total limit of its own; *about* the provider's id of the work that is asked about.
+    """
 
     method: str
     path: str
     body: object = None
     operation: Operation = Operation.SUBMIT
     within: timedelta | None = None
+    about: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,7 @@ class Endpoint:
 
     async def ask(self, call: Call, request: Request) -> Exchange | Failure:
         """Send *request* once. A Failure means that no response arrived."""
-        context = self._context(call, request.operation)
+        context = self._context(call, request)
         try:
             outgoing = self._outgoing(call, request)
         except InvalidInput as error:
@@ -92,7 +96,7 @@ class Endpoint:
         if isinstance(answer, TransportFault):
             return classify_fault(answer, context)
         body = read_body(answer.body)
-        return Exchange(response=answer, body=body, context=self._known(context, call, answer, body.value))
+        return Exchange(response=answer, body=body, context=self._known(context, answer, body.value))
 
     def _outgoing(self, call: Call, request: Request) -> Outgoing:
         return Outgoing(
@@ -113,28 +117,33 @@ class Endpoint:
             marks[self.settings.idempotency_header or IDEMPOTENCY_HEADER] = call.idempotency_key
         return marks
 
-    def _context(self, call: Call, operation: Operation) -> CallContext:
+    def _context(self, call: Call, request: Request) -> CallContext:
         return CallContext(
             kind=self._dialect,
             now=self.clock.now(),
-            operation=operation,
+            operation=request.operation,
             secrets=self._secrets,
             echo_of=text_of(call),
             quota_patterns=self.settings.quota_patterns,
             expects_json=call.expects_json,
-            facts=CallFacts(provider=self.name, model=call.model, client_request_id=call.client_request_id),
+            facts=CallFacts(
+                provider=self.name,
+                model=call.model,
+                provider_job_id=request.about,
+                client_request_id=call.client_request_id,
+            ),
         )
 
-    def _known(self, context: CallContext, call: Call, response: Response, value: object) -> CallContext:
+    def _known(self, context: CallContext, response: Response, value: object) -> CallContext:
+        """*context* with what the response told."""
         request_id = response.header(*_REQUEST_IDS)
         model = at(value, "model")
-        facts = CallFacts(
-            provider=self.name,
-            model=clean_text(model, _LONGEST_ID) if isinstance(model, str) and model else call.model,
+        facts = replace(
+            context.facts,
+            model=clean_text(model, _LONGEST_ID) if isinstance(model, str) and model else context.facts.model,
             http_status=response.status,
-            provider_job_id=provider_job_id(value),
+            provider_job_id=provider_job_id(value) or context.facts.provider_job_id,
             provider_request_id=clean_text(request_id, _LONGEST_ID) if request_id else None,
-            client_request_id=call.client_request_id,
             phase=response.phase,
             elapsed_seconds=response.elapsed_seconds,
             usage=normalise(

@@ -56,11 +56,11 @@ class ResponsesAdapter:
         """Cancel it; where that is refused, look at what state it is really in."""
         started = self._endpoint.clock.monotonic()
         path = f"/responses/{quote(provider_job_id, safe='')}/cancel"
-        request = Request(method="POST", path=path, operation=Operation.CANCEL)
+        request = Request(method="POST", path=path, operation=Operation.CANCEL, about=provider_job_id)
         exchange = await self._endpoint.ask(call, request)
-        if isinstance(exchange, Exchange) and exchange.response.status in _TOO_LATE:
-            spent = timedelta(seconds=self._endpoint.clock.monotonic() - started)
-            return await self._retrieve(call, provider_job_id, within=call.timeout - spent)
+        left = call.timeout - timedelta(seconds=self._endpoint.clock.monotonic() - started)
+        if isinstance(exchange, Exchange) and exchange.response.status in _TOO_LATE and left > timedelta(0):
+            return await self._retrieve(call, provider_job_id, within=left)
         return _account(call, exchange)
 
     async def close(self) -> None:
@@ -68,7 +68,9 @@ class ResponsesAdapter:
 
     async def _retrieve(self, call: Call, provider_job_id: str, *, within: timedelta) -> Reply | PollFailed:
         path = f"/responses/{quote(provider_job_id, safe='')}"
-        request = Request(method="GET", path=path, operation=Operation.POLL, within=within)
+        request = Request(
+            method="GET", path=path, operation=Operation.POLL, within=within, about=provider_job_id
+        )
         return _account(call, await self._endpoint.ask(call, request))
 
 

@@ -93,6 +93,14 @@ def test_the_total_limit_ends_every_sort_of_waiting_and_tells_how_far_it_got(
     assert fault_of(answer) == (FaultKind.TOTAL_DEADLINE, phase)
 
 
+def test_no_time_left_means_that_nothing_is_sent() -> None:
+    with hostile(peers.answers_json({})) as server:
+        answer = send(server.url, deadline=timedelta(0))
+
+        assert server.requests == []
+    assert fault_of(answer) == (FaultKind.TOTAL_DEADLINE, Phase.PREPARING)
+
+
 def test_the_total_limit_may_end_before_there_is_a_connection() -> None:
     with peers.unanswered_port() as port:
         answer = send(f"http://127.0.0.1:{port}", deadline=timedelta(seconds=0.2))
