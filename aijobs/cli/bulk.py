@@ -1,7 +1,7 @@
 """Many jobs from a file of JSON lines: all of them, or with --keep-going the good ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,6 @@ class Tally:
     invalid: int = 0
     shown: int = 0  # complaints printed so far
     refused: bool = False  # all or nothing, and it was nothing
-    faults: list[tuple[int, AijobsError]] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
         """The four numbers of the summary."""
@@ -145,19 +144,17 @@ def _take_the_good(context: Context, parsed: Iterator[_Parsed], progress: Progre
     last = 0
     try:
         for chunk in _chunks(parsed):
-            good = [(number, one) for number, one in chunk if isinstance(one, NewJob)]
-            for number, one in chunk:
-                if isinstance(one, AijobsError):
-                    _complain(context, tally, number, one)
-            answers = context.coordinator.enqueue_many([n for _, n in good], actor=actor, keep_going=True)
-            _count(context, tally, zip([number for number, _ in good], answers, strict=True))
+            good = [one for _, one in chunk if isinstance(one, NewJob)]
+            answers = iter(context.coordinator.enqueue_many(good, actor=actor, keep_going=True))
+            _count(
+                context, tally, ((n, next(answers) if isinstance(one, NewJob) else one) for n, one in chunk)
+            )
             progress.advance(len(chunk))
             last = chunk[-1][0]
     except KeyboardInterrupt:
         text = f"interrupted; lines up to {last} are taken ({tally.created} created)"
-        raise Interrupted(
-            text, hint="lines with a key may be given again: they are not enqueued twice"
-        ) from None
+        hint = "lines with a key may be given again: they are not enqueued twice"
+        raise Interrupted(text, hint=hint) from None
     return tally
 
 
@@ -166,10 +163,10 @@ def _chunks(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
         yield chunk
 
 
-def _count(context: Context, tally: Tally, answers: Iterable[tuple[int, "Enqueued | Conflict"]]) -> None:
+def _count(context: Context, tally: Tally, answers: Iterable[tuple[int, "Enqueued | AijobsError"]]) -> None:
     now = context.clock.now()
     for number, answer in answers:
-        if isinstance(answer, Conflict):
+        if isinstance(answer, AijobsError):
             _complain(context, tally, number, answer)
             continue
         if answer.duplicate:
