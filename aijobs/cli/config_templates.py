@@ -1,5 +1,6 @@
 """The files that `aijobs config init` writes: small, commented, and good as they are."""
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -94,11 +95,11 @@ CHOICES = tuple(_PROVIDERS)
 def render(provider: str, *, model: str | None = None) -> str:
     """The file for *provider*, one of `CHOICES`; *model* in place of the usual one."""
     types = _TYPES.replace("@provider", _NAMES[provider]).replace("@request", _REQUESTS[provider])
-    return _HEAD + _PROVIDERS[provider] + types.replace("@model", _quoted(model or _MODELS[provider]))
+    return (
+        _HEAD + _PROVIDERS[provider] + types.replace("@model", _quoted(model) if model else _MODELS[provider])
+    )
 
 
 def _quoted(text: str) -> str:
-    """*text* as a YAML word, in quotes when it could be read as something else."""
-    plain = text.replace("-", "").replace("_", "").isalnum() and text[0].isalpha()
-    escaped = text.replace("'", "''").replace("$", "$$")
-    return text if plain else f"'{escaped}'"
+    """*text* in the double quotes of YAML, which are those of JSON, and no reference to the environment."""
+    return json.dumps(text, ensure_ascii=False).replace("$", "$$")

@@ -54,7 +54,7 @@ class Document:
         for length in range(len(path), 0, -1):
             part = path[:length]
             value, key = self.values.get(part), self.keys.get(part)
-            if value and (part in self.sources or key is None):
+            if value and (key is None or (part in self.sources and value.spelled != "")):
                 return value
             if key:
                 return key

@@ -117,7 +117,7 @@ def _say(error: Any, path: Path, document: Document) -> tuple[str, str | None]:
         return f"{message}, and there is nothing", None
     if isinstance(given, float) and kind in _NUMBERS:
         return message + _instead(given), f"write {int(given)}" if given.is_integer() else None
-    return message + _instead(given), _misreading(path, document)
+    return message + _instead(given), _misreading(path, document, text=kind == "string_type")
 
 
 def _without_what_was_handed_in(message: str, value: object) -> str:
@@ -139,7 +139,7 @@ def _unknown(path: Path) -> tuple[str, str | None]:
 def _choice(expected: str, given: object, path: Path, document: Document) -> tuple[str, str | None]:
     words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
     near = closest(given, dict.fromkeys(words)) if isinstance(given, str) else None
-    hint = f"did you mean {near!r}?" if near else _misreading(path, document)
+    hint = f"did you mean {near!r}?" if near else _misreading(path, document, text=True)
     return f"must be one of: {', '.join(words)}", hint
 
 
@@ -159,8 +159,8 @@ def _instead(value: object) -> str:
             return ""
 
 
-def _misreading(path: Path, document: Document) -> str | None:
-    """What the spelling of the value at *path* explains."""
+def _misreading(path: Path, document: Document, *, text: bool = False) -> str | None:
+    """What the spelling of the value at *path* explains; with *text*, text was expected there."""
     value, source = at(path, document.data), document.sources.get(path)
     if source is None or isinstance(value, EnvironmentText):
         return None
@@ -169,9 +169,7 @@ def _misreading(path: Path, document: Document) -> str | None:
         if spot.spelled is not None:
             return misread(source)
         return "remove the quotes" if not isinstance(resolve(source), str | None) else None
-    return (
-        f'quote it if text is meant: "{source}"' if spot.spelled is not None and value is not None else None
-    )
+    return f'quote it if text is meant: "{source}"' if text and spot.spelled is not None else None
 
 
 def _plain(bound: object) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from aijobs.core.errors import ConfigFault
 
 _RESERVED = "*@%`&!|>"
+_TAB = "indented by a tab: use spaces"
 _PLAIN_WORDS = {
     "mapping values are not allowed": "a colon where none can stand: quote the value, mind the indentation",
     "sequence entries are not allowed": "a dash where no list can begin: put it on a line of its own",
@@ -31,6 +32,8 @@ def syntax_fault(error: Exception, text: str, file: str) -> ConfigFault:
     lines = text.splitlines() or [""]
     if "another document" in problem or "<document start>" in problem:
         return _at(mark, file, "a second document begins here: one file holds one document")
+    if "tab character" in problem:
+        return _at(mark, file, _TAB)
     if "alias" in context or "alias" in problem or "cannot start any token" in problem:
         spot = begin if "alias" in context and begin else mark
         return _reserved(spot, lines, file)
@@ -44,7 +47,7 @@ def syntax_fault(error: Exception, text: str, file: str) -> ConfigFault:
 def _reserved(mark: Any, lines: list[str], file: str) -> ConfigFault:
     line = _line(lines, mark)
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return _at(mark, file, "indented by a tab: use spaces")
+        return _at(mark, file, _TAB)
     rest = line[mark.column :]
     value = (
         re.split(r"\s#|[,}\]]", rest, maxsplit=1)[0].strip()

@@ -166,9 +166,7 @@ RateField = Annotated[
 
 def _name(value: str) -> str:
     if not _NAME.fullmatch(value):
-        raise ValueError(
-            "a name is letters, digits, and . _ - (at most 100, beginning with a letter or digit)"
-        )
+        raise ValueError("a name is letters, digits and . _ - (at most 100, a letter or digit first)")
     return value
 
 

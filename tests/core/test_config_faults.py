@@ -1,0 +1,491 @@
+"""The configuration file: every fault at once, each with its place, and words that help."""
+
+from pathlib import Path
+
+import pytest
+
+from aijobs.core.config import load
+from aijobs.core.errors import ConfigError
+from tests.support.config_file import ConfigFile, faults_of
+
+
+def test_all_faults_come_at_once_in_the_order_of_the_file(config: ConfigFile) -> None:
+    said = config.said(
+        """\
+concurrency: {global: -1}
+providers:
+  openai: {kind: openai-respones, concurrency: many}
+types:
+  summarize:
+    provider: opnai
+    max_attemps: 3
+    tier: hard
+    prompt: "{{ text"
+    input_schema: {type: objekt}
+    notify: [nobody]
+  other: {}
+schedules:
+  nightly: {type: sumarize, cron: "*/90 * * * *", timezone: Asia/Shangai}
+  often: {type: summarize, every: 5s}
+concurrency: {global: 3}
+"""
+    )
+
+    assert [line.split(": ")[:2] for line in said] == [
+        ["1:23", "concurrency.global"],
+        ["3:18", "providers.openai.kind"],
+        ["3:48", "providers.openai.concurrency"],
+        ["6:15", "types.summarize.provider"],
+        ["7:5", "types.summarize.max_attemps"],
+        ["8:11", "types.summarize.tier"],
+        ["9:13", "types.summarize.prompt"],
+        ["10:5", "types.summarize.input_schema"],
+        ["11:14", "types.summarize.notify[0]"],
+        ["12:3", "types.other.provider"],
+        ["14:19", "schedules.nightly.type"],
+        ["14:35", "schedules.nightly.cron"],
+        ["14:61", "schedules.nightly.timezone"],
+        ["15:35", "schedules.often.every"],
+        ["16:1", "concurrency"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("typs: {}", "1:1: typs: unknown key 'typs' (did you mean 'types'?)"),
+        ("worker: {leese: 5s}", "1:10: worker.leese: unknown key 'leese' (did you mean 'lease'?)"),
+        (
+            "worker: {zzz: 5s}",
+            "1:10: worker.zzz: unknown key 'zzz' (known here: concurrency, lease, heartbeat, grace, poll)",
+        ),
+        ("concurrency: {globl: 1}", "1:15: concurrency.globl: unknown key 'globl' (did you mean 'global'?)"),
+        (
+            "retry: {network: {retrys: 3}}",
+            "1:19: retry.network.retrys: unknown key 'retrys' (did you mean 'retries'?)",
+        ),
+        ("retry: {auth: {retries: 3}}", "1:9: retry.auth: auth is never retried: trying again cannot help"),
+        (
+            "types: {t: {provider: simulater}}",
+            "1:23: types.t.provider: no provider named 'simulater' (did you mean 'simulator'?)",
+        ),
+        (
+            "types: {t: {provider: simulator, stale_results: {max_agee: 1d}}}",
+            "1:50: types.t.stale_results.max_agee: unknown key 'max_agee' (did you mean 'max_age'?)",
+        ),
+        (
+            "prices: {m: {inputs: 1, input: 1, output: 1}}",
+            "1:14: prices.m.inputs: unknown key 'inputs' (did you mean 'input'?)",
+        ),
+        (
+            "schedules: {s: {type: demo, every: 5m, catch_up: lates}}",
+            "1:50: schedules.s.catch_up: must be one of: none, latest, all (did you mean 'latest'?)",
+        ),
+        (
+            "types: {t: {provider: simulator, tier: 3}}",
+            '1:40: types.t.tier: must be one of: simple, medium, complex (quote it if text is meant: "3")',
+        ),
+        (
+            "alerts: {notify: [x]}",
+            "1:19: alerts.notify[0]: no notification target named 'x' (there are: none)",
+        ),
+        (
+            "types: {t: {provider: simulator, fallback: {provider: nope}}}",
+            "1:55: types.t.fallback.provider: no provider named 'nope' (there are: simulator)",
+        ),
+        (
+            "types: {t: {provider: c, background: true}}\nproviders: {c: {kind: anthropic}}",
+            "1:38: types.t.background: provider 'c' (kind anthropic) has no background mode",
+        ),
+        ("providers: {p: {kind: http}}", "1:13: providers.p: kind http needs `base_url`"),
+        (
+            "providers: {p: {kind: python, callable: a:b, rate: 0/s}}",
+            "1:52: providers.p.rate: '0/s' lets nothing through: pause the type or the provider instead",
+        ),
+        (
+            "providers: {p: {kind: python, callable: 'a:b', organization: x}}",
+            "1:13: providers.p: organization: not for kind python",
+        ),
+        ("schedules: {s: {type: demo}}", "1:13: schedules.s: needs exactly one of `cron` and `every`"),
+        ("database: mysql://h/d", "1:11: database: must begin with sqlite:/// or postgresql://"),
+        ("worker: [1]", "1:1: worker: a mapping (key: value) is needed, not a list"),
+        ("worker: 5", "1:9: worker: a mapping (key: value) is needed, not the number 5"),
+        (
+            "types: {t: {provider: simulator, notify: ops}}",
+            "1:42: types.t.notify: a list is needed, not text",
+        ),
+        (
+            "types: {'a b': {provider: simulator}}",
+            "1:9: types.a b: a name is letters, digits and . _ - (at most 100, a letter or digit first)",
+        ),
+        (
+            "types: {t: {provider: simulator, request: [1]}}",
+            "1:34: types.t.request: a mapping (key: value) is needed, not a list",
+        ),
+        (
+            "types: {t: {provider: simulator, request: {a: {b: [.nan]}}}}",
+            "1:34: types.t.request: a.b[0]: JSON has no infinity and no NaN",
+        ),
+    ],
+)
+def test_a_fault_says_where_what_and_what_was_probably_meant(
+    config: ConfigFile, content: str, said: str
+) -> None:
+    assert config.said(content) == [said]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("0", "must be at least 1 (from 1 to 10000)"),
+        ("-1", "must be at least 1 (from 1 to 10000)"),
+        ("1000000000", "must be at most 10000 (from 1 to 10000)"),
+        ("1e9", "a whole number is needed, not the number 1000000000.0 (write 1000000000)"),
+        ("4.5", "a whole number is needed, not the number 4.5"),
+        (".inf", "a whole number is needed, not the number inf"),
+        (".nan", "a whole number is needed, not the number nan"),
+        ("'4'", "a whole number is needed, not text (remove the quotes)"),
+        ("four", "a whole number is needed, not text"),
+        ("true", "a whole number is needed, not true"),
+        ("0123", "a whole number is needed, not text (parsers disagree on what 0123 means"),
+        ("08", "a whole number is needed, not text (parsers disagree on what 08 means"),
+        ("1_000", "a whole number is needed, not text (parsers disagree on what 1_000 means"),
+        ("1:30", "a whole number is needed, not text (1:30 is text here: parsers disagree on what it means)"),
+        ("0b11", "a whole number is needed, not text (parsers disagree on what 0b11 means"),
+        ("[4]", "a whole number is needed, not a list"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_with_the_range(
+    config: ConfigFile, value: str, said: str
+) -> None:
+    (line,) = config.said(f"worker: {{concurrency: {value}}}")
+
+    assert line.split(": ", 1)[1].startswith(f"worker.concurrency: {said}")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("30", "30 has no unit: write 30s, 30m or 30h"),
+        ("'30'", "'30' has no unit: write 30s, 30m or 30h"),
+        ("1.5h", "'1.5h' is not a duration"),
+        ("PT5M", "'PT5M' is not a duration"),
+        ("1 day", "'1 day' is not a duration"),
+        ("-5s", "'-5s' is negative"),
+        ("5 M", "'5 M' is not a duration"),
+        ("''", "empty: write a duration"),
+        ("٣0s", "'٣0s' is not a duration"),
+        ("0s", "must be at least 1ms"),
+        ("true", "a duration is needed"),
+        ("1:30", "1:30 is text here"),
+    ],
+)
+def test_a_duration_without_a_clear_unit_is_refused(config: ConfigFile, value: str, said: str) -> None:
+    (line,) = config.said(f"keys: {{ttl: {value}}}")
+
+    assert line.startswith("1:13: keys.ttl: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("off", "true or false is needed, not text (off is text here: write true or false)"),
+        ("No", "true or false is needed, not text (No is text here: write true or false)"),
+        ("y", "true or false is needed, not text (y is text here: write true or false)"),
+        ("'false'", "true or false is needed, not text (remove the quotes)"),
+        ("0", "true or false is needed, not the number 0"),
+    ],
+)
+def test_only_true_and_false_are_booleans(config: ConfigFile, value: str, said: str) -> None:
+    (line,) = config.said(f"types: {{t: {{provider: simulator, background: {value}}}}}")
+
+    assert line == f"1:46: types.t.background: {said}"
+
+
+@pytest.mark.parametrize("value", ["1.10", "123456789012345678901234567890", "true", "1e3"])
+def test_text_that_yaml_reads_as_something_else_must_be_quoted(config: ConfigFile, value: str) -> None:
+    (line,) = config.said(f"types: {{t: {{provider: simulator, model: {value}}}}}")
+
+    assert line.startswith("1:41: types.t.model: text is needed, not ")
+    assert line.endswith(f'(quote it if text is meant: "{value}")')
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            "schedules:\n  a: {cron: */5 * * * *}",
+            '2:13: a value starting with * must be quoted: "*/5 * * * *"',
+        ),
+        (
+            "schedules:\n  b:\n    cron: * * * * *",
+            '3:11: a value starting with * must be quoted: "* * * * *"',
+        ),
+        (
+            "schedules:\n  c:\n    cron: @daily  # each day",
+            '3:11: a value starting with @ must be quoted: "@daily"',
+        ),
+        ("schedules:\n  d:\n    cron: *daily", '3:11: a value starting with * must be quoted: "*daily"'),
+        (
+            "schedules: {e: {type: demo, cron: */5 * * * *, user: x}}",
+            '1:35: a value starting with * must be quoted: "*/5 * * * *"',
+        ),
+        ("a: %x", '1:4: a value starting with % must be quoted: "%x"'),
+        ("a: `x`", '1:4: a value starting with ` must be quoted: "`x`"'),
+        ("types:\n\tt: {}", "2:1: indented by a tab: use spaces"),
+        ("types:\n  a: 1\n  \tb: 2", "3:3: indented by a tab: use spaces"),
+        ("a: 1\n---\nb: 2", "2:1: a second document begins here: one file holds one document"),
+        ("a: 1\n...\nb: 2", "3:1: a second document begins here: one file holds one document"),
+        ("a: {b: ${X}}", '1:9: inside { } and [ ] a ${NAME} must be quoted (write "${NAME}")'),
+        ("a: [1, 2", "1:4: a bracket that is never closed, or a comma is missing"),
+        ("a: b: c", "1:5: a colon where none can stand: quote the value, mind the indentation"),
+        ("a: 1\n b: 2", "2:3: a colon where none can stand: quote the value, mind the indentation"),
+        ("a: 'x\n", "2:1: a quote that is never closed"),
+        ('a: "\\q"', "1:5: an unknown \\ in double quotes: use single quotes, or \\\\"),
+        ("a: -\nb", "1:4: a dash where no list can begin: put it on a line of its own"),
+        ("a: " + "[" * 5000, "1:1003: nested too deep"),
+    ],
+)
+def test_what_is_no_yaml_is_named_at_its_place(config: ConfigFile, content: str, said: str) -> None:
+    assert config.said(content) == [said]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            "concurrency: {global: 1, global: 2}",
+            ["1:26: concurrency.global: duplicate key 'global': it stands on line 1 already"],
+        ),
+        (
+            "schedules:\n  x: {type: demo, every: 5m}\n  x: {type: demo, every: 6m}\nschedules: {}",
+            [
+                "3:3: schedules.x: duplicate key 'x': it stands on line 2 already",
+                "4:1: schedules: duplicate key 'schedules': it stands on line 1 already",
+            ],
+        ),
+        ("'keys': {}\nkeys: {}", ["2:1: keys: duplicate key 'keys': it stands on line 1 already"]),
+    ],
+)
+def test_a_duplicate_key_is_refused_with_both_lines(
+    config: ConfigFile, content: str, said: list[str]
+) -> None:
+    assert config.said(content) == said
+
+
+def test_merge_keys_work_and_own_keys_win(config: ConfigFile) -> None:
+    settings = config.load(
+        """\
+types:
+  base: &base {provider: simulator, tier: complex, priority: 3}
+  other: &other {provider: simulator, tier: simple, max_attempts: 9}
+  a: {<<: *base, tier: medium}
+  b:
+    <<: [*base, *other]
+    priority: 1
+  c: {"model": "<<"}
+""".replace("  c: {", "  c: {provider: simulator, ")
+    )
+
+    assert (settings.types["a"].tier, settings.types["a"].priority) == ("medium", 3)
+    b = settings.types["b"]
+    assert (b.tier, b.max_attempts, b.priority) == ("complex", 9, 1)
+    assert settings.types["c"].model == "<<"
+
+
+def test_a_fault_in_a_merged_mapping_is_shown_where_it_stands(config: ConfigFile) -> None:
+    said = config.said("types:\n  a: &a {provider: simulator, tier: hard}\n  b: {<<: *a, teir: medium}")
+
+    assert said == [
+        "2:37: types.a.tier: must be one of: simple, medium, complex",
+        "2:37: types.b.tier: must be one of: simple, medium, complex",
+        "3:15: types.b.teir: unknown key 'teir' (did you mean 'tier'?)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("types: {a: {<<: 5}}", "<< takes a mapping"),
+        ("types: {a: {<<: [5]}}", "<< takes a mapping"),
+        ("types: &x\n  a: *x", "an alias that holds itself"),
+        ("types: &x {a: {<<: *x}}", "an alias that holds itself"),
+        ("types: {? [a] : b}", "a key must be a word"),
+        ("types: !!python/object/apply:os.system {}", "tags are not used here"),
+        ("database: !!python/name:os.system", "tags are not used here"),
+        ("database: !secret x", "tags are not used here"),
+        ("worker: {concurrency: !!int x}", "this is not what !!int says it is"),
+        ("a: " + "[" * 80 + "]" * 80, "nested deeper than 60 levels"),
+    ],
+)
+def test_what_yaml_can_do_and_a_configuration_must_not_is_refused(
+    config: ConfigFile, content: str, said: str
+) -> None:
+    assert any(said in line for line in config.said(content))
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused_at_once(config: ConfigFile) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+
+    said = [line for line in config.said("\n".join(lines)) if "unknown key" not in line]
+
+    assert len(said) == 1
+    assert "the file holds more than 50000 values, counting aliases each time" in said[0]
+
+
+def test_standard_tags_say_what_a_value_is(config: ConfigFile) -> None:
+    settings = config.load(
+        "worker: {concurrency: !!int '7'}\n"
+        "types: {t: {provider: simulator, model: !!str 1.10, background: !!bool 'false',"
+        " request: {a: !!float 2, b: !!int '${N}', c: !!null ''}}}",
+        N="5",
+    )
+
+    assert settings.worker.concurrency == 7
+    assert settings.types["t"].model == "1.10"
+    assert settings.types["t"].background is False
+    assert settings.types["t"].request == {"a": 2.0, "b": 5, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"- a\n", "1:1: the file holds a list: sections like `providers:` are needed"),
+        (b"just text\n", "1:1: the file holds text: sections like `providers:` are needed"),
+        ("keys: {}\n".encode("utf-16"), "the file is UTF-16: save it as UTF-8"),
+        (b"keys: {}\n\0", "2:1: the file holds a NUL byte: this is no text file"),
+        ("键: \xff".encode("latin-1", "ignore") + b"a: \xff", "1:6: the file is not UTF-8"),
+        (b"a: 1\nb: \x07", "2:4: a character that YAML does not allow (U+0007)"),
+        ("a: \u0085b\x9f".encode(), "1:6: a character that YAML does not allow (U+009F)"),
+        (b"x" * ((4 << 20) + 1), "larger than 4194304 bytes"),
+    ],
+)
+def test_a_file_that_is_no_configuration_gets_one_line(config: ConfigFile, content: bytes, said: str) -> None:
+    if "not UTF-8" in said:
+        content = b"a: bc\xff"
+    assert config.said(content) == [said]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"# only a comment\n", b"---\n", b"~\n", b"{}", b"\n\n", b"\xef\xbb\xbf"]
+)
+def test_an_empty_file_means_the_defaults(config: ConfigFile, content: bytes) -> None:
+    assert config.load(content).types.keys() == {"demo"}
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_fine(config: ConfigFile) -> None:
+    settings = config.load(b"\xef\xbb\xbfkeys: {ttl: 1d}\r\nworker:\r\n  concurrency: 7\r\n")
+
+    assert settings.worker.concurrency == 7
+    assert [line.split(":")[:2] for line in config.said(b"\xef\xbb\xbfkeyz: 1\r\nworkr: 2\r\n")] == [
+        ["1", "1"],
+        ["2", "1"],
+    ]
+
+
+def test_columns_count_characters_not_bytes(config: ConfigFile) -> None:
+    (said,) = config.said("types: {摘要: {provider: simulator, 层: 1}}")
+
+    assert said.startswith("1:35: types.摘要.层: unknown key '层'")
+
+
+def test_a_missing_file_a_folder_and_a_closed_file_get_one_line(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+
+    (missing,), (folder,) = faults_of(tmp_path / "no.yaml"), faults_of(tmp_path / "folder.yaml")
+    (odd,) = faults_of(Path("a\0b"))
+
+    assert str(missing) == f"{tmp_path / 'no.yaml'}: no such file"
+    assert folder.message == "this is a directory"
+    assert odd.message == "cannot be read: not a usable file name"
+    assert faults_of(Path("/dev/null")) == ()
+
+
+def test_a_file_nobody_may_read_gets_one_line(config: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (fault,) = faults_of(Path("aijobs.yaml"))
+
+    assert str(fault) == "aijobs.yaml: not allowed to read it"
+
+
+def test_words_other_parsers_take_for_booleans_are_names_and_texts(config: ConfigFile) -> None:
+    settings = config.load(
+        "providers: {on: {kind: simulator}}\ntypes:\n"
+        "  no: {provider: on, model: NO}\n  y: {provider: on, version: off}\n"
+        "  null: {provider: on}\n  1: {provider: on}\nnotify: {n: {kind: log, on: [succeeded]}}"
+    )
+
+    assert {"no", "y", "null", "1"} <= settings.types.keys()
+    assert settings.types["no"].model == "NO"
+    assert settings.types["y"].version == "off"
+    assert settings.notify["n"].on == ("succeeded",)
+
+
+def test_free_data_keeps_the_text_of_what_parsers_disagree_on(config: ConfigFile) -> None:
+    settings = config.load(
+        "schedules:\n  s:\n    type: demo\n    every: 5m\n"
+        "    input: {day: 2026-01-01, at: 2026-01-01 00:00:00 -5, id: 0123456,"
+        " n: 1_000, t: 1:30, no: no, f: 1e3, o: 0o10, h: 0x1F,"
+        " big: 123456789012345678901234567890, nothing: ~, yes: true}"
+    )
+
+    assert settings.schedules["s"].input == {
+        "day": "2026-01-01",
+        "at": "2026-01-01 00:00:00 -5",
+        "id": "0123456",
+        "n": "1_000",
+        "t": "1:30",
+        "no": "no",
+        "f": 1000.0,
+        "o": 8,
+        "h": 31,
+        "big": 123456789012345678901234567890,
+        "nothing": None,
+        "yes": True,
+    }
+
+
+def test_an_empty_value_is_the_same_as_leaving_it_out(config: ConfigFile) -> None:
+    settings = config.load(
+        "types:\nschedules: ~\nworker:\n  lease: null\nproviders:\n  p:\n    kind: simulator\n    headers:\n"
+    )
+
+    assert settings.types.keys() == {"demo"}
+    assert settings.worker.lease.total_seconds() == 60
+    assert config.said("providers:\n  p:\n    kind: http\n    base_url: null\n  q:\n") == [
+        "2:3: providers.p: kind http needs `base_url`",
+        "5:3: providers.q: a mapping (key: value) is needed, and there is nothing",
+    ]
+    assert config.said("types:\n  t:\n    provider: ~\n") == [
+        "3:15: types.t.provider: required, and not there"
+    ]
+
+
+def test_without_a_file_the_defaults_hold_and_a_database_may_be_named() -> None:
+    settings = load(None, environ={}, database="sqlite:///other.db")
+
+    assert settings.database == "sqlite:///other.db"
+    assert settings.source is None
+
+
+def test_a_database_that_was_named_goes_over_the_file(config: ConfigFile) -> None:
+    settings = config.load("database: mysql://u:pw@h/d", database="sqlite:///flag.db")
+
+    assert settings.database == "sqlite:///flag.db"
+    assert settings.source == config.path
+
+
+def test_an_error_lists_every_fault_on_a_line_of_its_own(config: ConfigFile) -> None:
+    config.write("a: 1\nb: 2\n")
+
+    with pytest.raises(ConfigError) as error:
+        load(config.path, environ={})
+
+    assert error.value.exit_code == 2
+    assert str(error.value).count("\n") == 1
+    assert all(line.startswith(f"{config.path}:") for line in str(error.value).splitlines())
