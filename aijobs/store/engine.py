@@ -90,10 +90,7 @@ def open_store(
     SchemaMismatch, and StoreUnreachable, also when there is no store and *create* is False (no file is made).
     """
     target = parse_url(url)
-    made = False
-    if target.drivername == "sqlite":
-        made = create and sqlite.make_file(_path(target), lambda path: _make_tables(path, target))
-        sqlite.require_file(_path(target))
+    made = create and _make_file(target)
     store = attach(target, clock=clock, lock_wait=lock_wait)
     try:
         store.created = schema.ensure(store, create=create) or made
@@ -105,11 +102,21 @@ def open_store(
     return store
 
 
+def open_any(url: str) -> Store:
+    """The store at *url* whatever its schema version; a missing SQLite file is made, with its tables."""
+    target = parse_url(url)
+    made = _make_file(target)
+    store = attach(target)
+    store.created = made
+    return store
+
+
 def attach(target: URL, *, clock: Clock | None = None, lock_wait: float = sqlite.LOCK_WAIT) -> Store:
-    """The store at *target*, whatever its schema version; nothing is checked or made."""
+    """The store at *target*, whatever its schema version. Raises StoreUnreachable for a file that is none."""
     text = target.render_as_string(hide_password=False)
     if target.drivername == "sqlite":
         path = _path(target)
+        sqlite.require_file(path)
         engine = sqlite.open_engine(path, lock_wait=lock_wait)
         return Store(text, engine, location=str(path), clock=clock or SystemClock(), path=path)
     server_clock = postgresql.ServerClock()
@@ -119,6 +126,13 @@ def attach(target: URL, *, clock: Clock | None = None, lock_wait: float = sqlite
     except ImportError as error:
         raise StoreUnreachable(f"psycopg, the PostgreSQL driver, cannot be loaded: {error}") from error
     return Store(text, engine, location=location, clock=clock or server_clock)
+
+
+def _make_file(target: URL) -> bool:
+    """Make the SQLite file with its tables unless there is one; True when this call made it."""
+    if target.drivername != "sqlite":
+        return False
+    return sqlite.make_file(_path(target), lambda path: _make_tables(path, target))
 
 
 def _make_tables(path: Path, target: URL) -> None:

@@ -3,9 +3,11 @@
 Alembic is loaded only to upgrade an older store.
 """
 
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, inspect, select
 
 from aijobs.core.errors import SchemaMismatch, StoreUnreachable
 from aijobs.store import dialect
@@ -19,6 +21,25 @@ HEAD = "0001"
 
 CREATE_LOCK = 1
 """The advisory lock under which tables are made or changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgraded:
+    """What an upgrade did. *before* None: the store was made; *before* equal to *after*: nothing."""
+
+    location: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A store of the right version. *missing* names tables, columns and indexes that somebody removed."""
+
+    location: str
+    version: str
+    missing: tuple[str, ...]
+
 
 _VERSION = select(schema_version.c.version_num)
 
@@ -57,6 +78,55 @@ def ensure(store: "Store", *, create: bool) -> bool:
         hint = "check the URL; `aijobs db upgrade` makes a new store there"
         raise StoreUnreachable(f"no job store in {store.location}", hint=hint)
     return _create(store)
+
+
+def upgrade(url: str) -> Upgraded:
+    """Make the store at *url*, or bring an older one to our version; several may try at once, one does it.
+
+    Raises UsageError, StoreUnreachable, StoreLocked, and SchemaMismatch for a newer store or foreign tables.
+    """
+    from aijobs.store import engine
+
+    with closing(engine.open_any(url)) as store, store.write() as tx:
+        dialect.take_lock(tx, CREATE_LOCK)
+        before = None if store.created else version_of(tx)
+        if not store.created:
+            _advance(tx, before, location=store.location)
+        return Upgraded(location=store.location, before=before, after=HEAD)
+
+
+def _advance(tx: Connection, version: str | None, *, location: str) -> None:
+    if version is None:
+        make_tables(tx, location=location)
+    elif version < HEAD:
+        from aijobs.store import migrations
+
+        migrations.run(tx)
+    else:
+        require_head(version, location=location)
+
+
+def check(url: str) -> Checked:
+    """Look whether the store at *url* is whole. Raises what `open_store` raises."""
+    from aijobs.store import engine
+
+    with closing(engine.open_store(url)) as store, store.read() as tx:
+        return Checked(location=store.location, version=HEAD, missing=_missing(tx))
+
+
+def _missing(tx: Connection) -> tuple[str, ...]:
+    found = inspect(tx)
+    present = set(found.get_table_names())
+    missing = []
+    for table in metadata.sorted_tables:
+        if table.name not in present:
+            missing.append(f"table {table.name}")
+            continue
+        columns = {column["name"] for column in found.get_columns(table.name)}
+        indexes = {index["name"] for index in found.get_indexes(table.name)}
+        missing += [f"column {table.name}.{c.name}" for c in table.columns if c.name not in columns]
+        missing += sorted(f"index {i.name}" for i in table.indexes if i.name not in indexes)
+    return tuple(missing)
 
 
 def _create(store: "Store") -> bool:

@@ -34,6 +34,12 @@ def claim_again(store: Store) -> None:
         tx.execute(update(jobs).values(lock_token=jobs.c.lock_token + 1))
 
 
+def claim_impatiently(store: Store) -> None:
+    with store.write() as tx:
+        tx.execute(text("SET LOCAL lock_timeout = '20ms'"))
+        tx.execute(update(jobs).values(lock_token=2))
+
+
 def begin(store: Store, job: str, fence: int = 1, name: str = "send") -> First | Done | Unfinished:
     with store.write() as tx:
         return effects.begin(tx, job, name=name, fence=fence, now=store.clock.now())
@@ -155,7 +161,6 @@ def test_nobody_claims_the_job_between_the_look_and_the_commit(
 
     with store.write() as tx:
         effects.begin(tx, job, name="send", fence=1, now=clock.now())
-        with pytest.raises(StoreLocked), store.write() as other:
-            other.execute(text("SET LOCAL lock_timeout = '20ms'"))
-            other.execute(update(jobs).values(lock_token=2))
+        with pytest.raises(StoreLocked):
+            claim_impatiently(store)
     store.close()

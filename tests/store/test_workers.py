@@ -11,10 +11,9 @@ from tests.support.clock import ManualClock
 
 
 def register(store: Store, name: str = "w1", types: tuple[str, ...] | None = None, pid: int = 7) -> None:
+    said = {"host": "box", "pid": pid, "version": "1.0", "concurrency": 4, "types": types}
     with store.write() as tx:
-        workers.register(
-            tx, name=name, host="box", pid=pid, version="1.0", concurrency=4, types=types, now=store.clock.now()
-        )  # fmt: skip
+        workers.register(tx, name=name, **said, now=store.clock.now())  # type: ignore[arg-type]
 
 
 def listed(store: Store) -> list[WorkerRecord]:
