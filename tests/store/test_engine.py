@@ -94,7 +94,7 @@ def test_many_writers_that_read_first_lose_no_change_and_see_no_lock_error(store
         except BaseException as error:
             faults.append(error)
 
-    threads = [threading.Thread(target=add_twenty) for _ in range(4)]
+    threads = [threading.Thread(target=add_twenty, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -154,7 +154,7 @@ def test_several_programs_may_make_the_same_store_at_once(database_url: str) -> 
         except BaseException as error:
             opened.append(error)
 
-    threads = [threading.Thread(target=make) for _ in range(4)]
+    threads = [threading.Thread(target=make, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

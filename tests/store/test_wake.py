@@ -48,7 +48,7 @@ def _end_listener(server: Server) -> None:
 
 def test_a_commit_wakes_the_one_who_waits(waking: Wake, store: Store) -> None:
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(waking.wait(LONG)))
+    thread = threading.Thread(target=lambda: answers.append(waking.wait(LONG)), daemon=True)
     thread.start()
 
     commit(store)
@@ -84,7 +84,7 @@ def test_a_transaction_that_is_undone_wakes_nobody(waking: Wake, store: Store) -
 
 def test_an_interrupted_wait_returns_without_news(waking: Wake) -> None:
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(waking.wait(LONG)))
+    thread = threading.Thread(target=lambda: answers.append(waking.wait(LONG)), daemon=True)
     thread.start()
 
     waking.interrupt()
@@ -104,7 +104,7 @@ def test_an_interruption_before_the_wait_counts_once(waking: Wake, store: Store)
 
 def test_closing_ends_a_wait_and_may_be_repeated(waking: Wake) -> None:
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(waking.wait(LONG)))
+    thread = threading.Thread(target=lambda: answers.append(waking.wait(LONG)), daemon=True)
     thread.start()
 
     waking.close()

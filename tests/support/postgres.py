@@ -81,6 +81,7 @@ class Server:
     def execute(self, *statements: str) -> None:
         """Run *statements* as the owner, each in a transaction of its own."""
         with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SET lock_timeout = '20s'")  # a test that hangs must fail, not the whole run
             for statement in statements:
                 connection.execute(statement.encode())
 
