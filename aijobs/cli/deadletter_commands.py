@@ -143,7 +143,7 @@ def chosen(
     context: Context, job_ids: Sequence[str] | None, *, type_name: str | None, error_class: ErrorClass | None,
     user: str | None, since: str | None, until: str | None, state: str | None = "open",
 ) -> DeadLetterFilter:  # fmt: skip
-    """The filter that the options describe. UsageError for an empty value: it is a lost variable, not `all`."""
+    """The filter that the options describe. UsageError for an empty value: a lost variable is not `all`."""
     for name, value in (("--type", type_name), ("--user", user)):
         if value is not None and not value.strip():
             raise UsageError(f"{name} is empty", hint="leave it out, or say --all")

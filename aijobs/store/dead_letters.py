@@ -92,6 +92,13 @@ def find(
     return [DeadLetter(**dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 
+def oldest(tx: Connection, wanted: DeadLetterFilter, limit: int) -> list[DeadLetter]:
+    """At most *limit* dead letters, those that died first, first."""
+    query = select(*(_c[name] for name in _NAMES)).where(*wanted.clauses())
+    rows: Any = tx.execute(query.order_by(_c.at, _c.job_id).limit(limit))
+    return [DeadLetter(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
 def groups(tx: Connection, wanted: DeadLetterFilter) -> list[Group]:
     """The dead letters by type and error class, the largest group first."""
     query = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, tuple_
 
 from aijobs.core.model import Execution, Job, Outcome, Status
 from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, jobs, notifications
@@ -57,6 +57,12 @@ class Filter:
 
 
 _GET = select(*COLUMNS).where(jobs.c.id == bindparam("job_id"))
+_MANY = select(*COLUMNS).where(jobs.c.id.in_(bindparam("job_ids", expanding=True)))
+_BY_KEY = select(*COLUMNS).where(
+    tuple_(jobs.c.user, jobs.c.type, jobs.c.key).in_(bindparam("keys", expanding=True)),
+    jobs.c.key.is_not(None),
+    jobs.c.key_released_at.is_(None),
+)
 _PAYLOAD = select(job_inputs.c.payload).where(job_inputs.c.job_id == bindparam("job_id"))
 _PAYLOADS = select(job_inputs.c.job_id, job_inputs.c.payload).where(
     job_inputs.c.job_id.in_(bindparam("job_ids", expanding=True))
@@ -81,6 +87,17 @@ def get(tx: Connection, job_id: str) -> Job | None:
     """The job of that id, or None."""
     row = tx.execute(_GET, {"job_id": job_id}).first()
     return job_from(row) if row else None
+
+
+def many(tx: Connection, job_ids: Sequence[str]) -> dict[str, Job]:
+    """Several jobs by id; those that are not there are left out."""
+    return {row[0]: job_from(row) for row in tx.execute(_MANY, {"job_ids": list(job_ids)})}
+
+
+def by_key(tx: Connection, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Job]:
+    """The jobs that hold these (user, type, key), by that triple."""
+    found = (job_from(row) for row in tx.execute(_BY_KEY, {"keys": list(keys)}))
+    return {(job.user, job.type, job.key or ""): job for job in found}
 
 
 def page(tx: Connection, wanted: Filter, limit: int, after: str | None = None) -> list[Job]:

@@ -34,11 +34,6 @@ _CREATE = {
 _CREATE_UNKEYED = insert(jobs).execution_options(**_COUNTED)
 
 _LOCKED = select(*COLUMNS).where(_c.id.in_(bindparam("job_ids", expanding=True))).with_for_update()
-_BY_KEY = select(*COLUMNS).where(
-    tuple_(_c.user, _c.type, _c.key).in_(bindparam("keys", expanding=True)),
-    _c.key.is_not(None),
-    _c.key_released_at.is_(None),
-)
 _RELEASE_KEY = (
     update(jobs)
     .where(_c.id == bindparam("job_id"), _c.key_released_at.is_(None), _c.key_expires_at <= bindparam("now"))
@@ -207,12 +202,6 @@ def create(tx: Connection, rows: Sequence[Mapping[str, object]]) -> int:
 def locked(tx: Connection, job_ids: Sequence[str]) -> dict[str, Job]:
     """The jobs as they are now, by id, locked until the transaction ends."""
     return {row[0]: job_from(row) for row in tx.execute(_LOCKED, {"job_ids": sorted(job_ids)})}
-
-
-def by_key(tx: Connection, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], Job]:
-    """The jobs that hold these (user, type, key), by that triple."""
-    found = (job_from(row) for row in tx.execute(_BY_KEY, {"keys": list(keys)}))
-    return {(job.user, job.type, job.key or ""): job for job in found}
 
 
 def release_keys(tx: Connection, job_ids: Sequence[str], now: datetime) -> None:

@@ -44,7 +44,7 @@ def _owners(tx: Tx, keys: Sequence[_Key], now: datetime) -> dict[_Key, Job]:
     """The jobs that hold *keys*; keys that have outlived their time are freed on the way."""
     found: dict[_Key, Job] = {}
     for start in range(0, len(keys), _KEYS_AT_ONCE):
-        found |= moves.by_key(tx, keys[start : start + _KEYS_AT_ONCE])
+        found |= jobs.by_key(tx, keys[start : start + _KEYS_AT_ONCE])
     stale = {key: job for key, job in found.items() if job.key_expires_at and job.key_expires_at <= now}
     if stale:
         moves.release_keys(tx, [job.id for job in stale.values()], now)

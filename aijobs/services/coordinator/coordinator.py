@@ -23,7 +23,7 @@ from aijobs.services.coordinator.values import (
     Renewal,
     Rescue,
 )
-from aijobs.store import claims, history, moves, wake
+from aijobs.store import claims, history, jobs, moves, wake
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, Tx
 
@@ -229,6 +229,10 @@ class Coordinator:
         wake.notify(tx)
         return reopened
 
+    def lock_jobs(self, tx: Tx, job_ids: Sequence[str]) -> dict[str, Job]:
+        """Jobs as they are now, by id, locked until the caller's transaction ends."""
+        return moves.locked(tx, job_ids)
+
     def close(self, job_id: str, *, actor: str, reason: str) -> Job:
         """Say of a dead letter that it will not be replayed, and why. The job stays a dead letter.
 
@@ -279,7 +283,7 @@ class Coordinator:
         """A job whose key has expired and been taken by a newer one would do the same work twice."""
         if job.key is None:
             return
-        owner = moves.by_key(tx, [(job.user, job.type, job.key)]).get((job.user, job.type, job.key))
+        owner = jobs.by_key(tx, [(job.user, job.type, job.key)]).get((job.user, job.type, job.key))
         if owner is not None and owner.id != job.id and owner.status is not Status.CANCELLED:
             raise Conflict(
                 f"key {job.key!r} of job {job.id} belongs to the newer job {owner.id} ({owner.status}) now",

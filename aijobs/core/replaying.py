@@ -1,0 +1,225 @@
+"""Replaying dead letters: what may run again, in which steps, and when to stop. Pure.
+
+The preview and the run use the same functions on the same facts: what was shown is what is done.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from aijobs.core.durations import Rate
+from aijobs.core.model import ErrorClass, Job, Status
+
+LOWEST_PRIORITY = -1000
+"""What replayed jobs run at, so that live ones keep their place."""
+
+_E = ErrorClass
+_SAME_AGAIN = frozenset(
+    {_E.INVALID_REQUEST, _E.CONTEXT_LENGTH, _E.CONTENT_POLICY, _E.NOT_FOUND, _E.OUTPUT_TRUNCATED}
+)
+"""Classes where the same request meets the same answer: only a change of code or settings helps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How fast and how careful. *ramp*: batches double from the canary on instead of being full at once."""
+
+    batch_size: int = 10
+    rate: Rate = field(default_factory=lambda: Rate(1, timedelta(seconds=1)))
+    canary: int = 1
+    ramp: bool = False
+    max_failure_ratio: float = 0.2
+
+    def span_of(self, count: int) -> timedelta:
+        """How long *count* jobs take at the rate."""
+        return self.rate.per * (count / self.rate.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at, with what was seen. One that is not *ok* keeps its jobs from being replayed."""
+
+    check: str
+    ok: bool
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderFacts:
+    """What is known of a provider at the moment."""
+
+    name: str
+    configured: bool
+    has_credentials: bool
+    trouble: str | None = None  # breaker, pause or hold, in words
+    limits: str | None = None  # what its last headers said
+    probe: str | None = None  # what a free call found; None: none was made
+    probe_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """What is known of the dead letters of one type and error class, apart from the single job."""
+
+    type: str
+    error_class: str
+    configured: bool  # whether the type is there
+    provider: ProviderFacts | None
+    code_now: str | None
+    paused: str | None = None  # the pause in force, in words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What is known of one dead letter. *code_then* is the version its last attempt ran under."""
+
+    job: Job
+    round: int
+    state: str
+    code_then: str | None
+    input_there: bool
+    input_faults: tuple[str, ...] = ()
+    key_owner: Job | None = None
+    max_replays: int | None = None
+
+
+def check_group(facts: GroupFacts) -> list[Check]:
+    """What has to hold before any dead letter of the group is replayed, each with its evidence."""
+    provider = facts.provider
+    checks = [Check("type_known", facts.configured, f"type {facts.type} {_there(facts.configured)}")]
+    if provider is not None:
+        keys = "are set" if provider.has_credentials else "are missing"
+        checks += [
+            Check(
+                "provider_known",
+                provider.configured,
+                f"provider {provider.name}: {_there(provider.configured)}",
+            ),
+            Check("credentials", provider.has_credentials, f"credentials of {provider.name} {keys}"),
+            Check(
+                "provider_health", provider.trouble is None, provider.trouble or f"{provider.name} is well"
+            ),
+            Check("quota", True, provider.limits or f"{provider.name} has said nothing of its limits"),
+        ]
+        if provider.probe is not None:
+            checks.append(Check("probe", provider.probe_ok, provider.probe))
+    checks.append(
+        Check("not_paused", facts.paused is None, facts.paused or f"type {facts.type} is not paused")
+    )
+    return checks
+
+
+def why_not(facts: JobFacts, code_now: str | None) -> str | None:
+    """Why this dead letter must not be replayed, in words, or None. The run asks again before it acts."""
+    job = facts.job
+    if job.status is not Status.DEAD_LETTER or facts.state != "open" or job.round != facts.round:
+        return f"changed since: it is {job.status}, round {job.round}, {facts.state}"
+    if not facts.input_there:
+        return "its input is no longer kept"
+    if facts.input_faults:
+        return f"its input no longer fits the schema: {facts.input_faults[0]}"
+    if facts.max_replays is not None and job.round > facts.max_replays:
+        return f"replayed {job.round - 1} times already, as often as its type allows"
+    if facts.key_owner is not None:
+        return f"its key belongs to the newer job {facts.key_owner.id}, which is {facts.key_owner.status}"
+    return _not_recoverable(job, facts.code_then, code_now)
+
+
+def _not_recoverable(job: Job, code_then: str | None, code_now: str | None) -> str | None:
+    if job.last_error_class not in {error.value for error in _SAME_AGAIN}:
+        return None
+    if code_then is None or code_now is None or code_then != code_now:
+        return None
+    return f"{job.last_error_class}: the same request would meet the same answer; nothing has changed since"
+
+
+def steps(total: int, options: ReplayOptions) -> list[int]:
+    """The sizes of the batches for *total* jobs: the canary first, then doubling or full ones."""
+    sizes: list[int] = []
+    left = total
+    while left > 0:
+        size = min(left, _size(sizes, options))
+        sizes.append(size)
+        left -= size
+    return sizes
+
+
+def next_size(batches_done: int, options: ReplayOptions) -> int:
+    """The size of the batch after *batches_done* others."""
+    sizes: list[int] = []
+    for _ in range(batches_done + 1):
+        sizes.append(_size(sizes, options))  # each depends on those before
+        if sizes[-1] >= options.batch_size and len(sizes) > 1:
+            return options.batch_size
+    return sizes[-1]
+
+
+def _size(before: Sequence[int], options: ReplayOptions) -> int:
+    if not before and options.canary > 0:
+        return min(options.canary, options.batch_size)
+    if options.ramp and before:
+        return min(before[-1] * 2, options.batch_size)
+    return options.batch_size
+
+
+class Stop(StrEnum):
+    """Why a replay ends before its last job."""
+
+    CANARY = "canary"
+    FAILURES = "failures"
+    PROVIDER = "provider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far a replay has come. *settled* jobs have ended again: well or not."""
+
+    batches: int
+    planned: int  # still to be replayed
+    running: int  # replayed, not yet settled
+    succeeded: int
+    failed: int
+    last_batch_at: datetime | None
+    last_batch_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextAct:
+    """What to do now: start *size* jobs, wait until *wait_until* or for jobs to settle, or end."""
+
+    size: int = 0
+    wait_until: datetime | None = None
+    settling: bool = False
+    stop: str | None = None
+    done: bool = False
+
+
+def next_act(standing: Standing, options: ReplayOptions, troubles: Iterable[str], now: datetime) -> NextAct:
+    """The next act of a replay that stands as it does; *troubles* are its providers' troubles, in words.
+
+    A batch begins only when the one before has settled, so whatever goes wrong costs at most one batch more
+    than the bound.
+    """
+    failed, settled = standing.failed, standing.failed + standing.succeeded
+    if standing.batches == 1 and options.canary and failed:
+        return NextAct(stop=f"the canary failed: {failed} of {settled}")
+    if settled and failed / settled > options.max_failure_ratio and standing.batches > 0:
+        share = f"{failed} of {settled} failed again"
+        return NextAct(stop=f"{share}, more than {options.max_failure_ratio:.0%}")
+    if standing.running:
+        return NextAct(settling=True)
+    if standing.planned == 0:
+        return NextAct(done=True)
+    trouble = next(iter(troubles), None)
+    if trouble:
+        return NextAct(stop=trouble)
+    if standing.last_batch_at is not None:
+        due = standing.last_batch_at + options.span_of(standing.last_batch_size)
+        if now < due:
+            return NextAct(wait_until=due)
+    return NextAct(size=min(standing.planned, next_size(standing.batches, options)))
+
+
+def _there(known: bool) -> str:
+    return "is configured" if known else "is no longer configured"

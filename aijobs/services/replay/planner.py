@@ -1,0 +1,200 @@
+"""The preview: a stored plan of what a replay would do, and why not the rest."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+
+from aijobs.core.clock import Chance
+from aijobs.core.ids import new_id
+from aijobs.core.replaying import Check, GroupFacts, JobFacts, ReplayOptions, check_group, steps, why_not
+from aijobs.core.settings import Settings
+from aijobs.services.replay.facts import group_facts, job_facts
+from aijobs.store import dead_letters, replays
+from aijobs.store.dead_letters import DeadLetter, DeadLetterFilter
+from aijobs.store.engine import Store, Tx
+from aijobs.store.replays import Item, Replay
+
+PLAN_LIVES = timedelta(hours=24)
+"""How long a plan may be run after its preview; later its checks mean nothing."""
+
+_CHUNK = 500
+
+Probe = Callable[[str], tuple[bool, str]]
+"""Asks a provider, by one free call, whether it takes our credentials: (whether, in words)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A dead letter that will not be replayed, and why."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """What becomes of the dead letters of one type and error class."""
+
+    type: str
+    error_class: str
+    count: int
+    replayable: int
+    oldest: datetime
+    newest: datetime
+    verdict: str
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A preview: exactly what `run` would do."""
+
+    id: str
+    replayable: int
+    skipped: tuple[Skipped, ...]
+    groups: tuple[PlannedGroup, ...]
+    checks: tuple[Check, ...]
+    batches: tuple[int, ...]
+    estimated: timedelta
+    expires_at: datetime
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a check failed, or nothing can be replayed."""
+        return self.replayable == 0 or any(not check.ok for check in self.checks)
+
+
+class Planner:
+    """Makes plans. Nothing changes but that the plan is stored."""
+
+    def __init__(
+        self, store: Store, settings: Settings, *, chance: Chance, probe: Probe | None = None
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.chance = chance
+        self.probe = probe
+
+    def plan(
+        self, wanted: DeadLetterFilter, options: ReplayOptions, *, limit: int, actor: str, reason: str | None
+    ) -> Plan:
+        """Judge at most *limit* of the dead letters that *wanted* names, the oldest first, and store it."""
+        now = self.store.clock.now()
+        with self.store.read() as tx:
+            found = dead_letters.oldest(tx, wanted, limit)
+            facts = self._groups(tx, found, now)
+            judged = list(self._judge(tx, found, facts))
+        items = [_item(position, dead, reason) for position, (dead, reason) in enumerate(judged)]
+        plan = self._described(judged, facts, options, now)
+        with self.store.write() as tx:
+            replays.create(tx, self._row(plan, wanted, options, now, actor=actor, reason=reason), items)
+        return plan
+
+    def _groups(
+        self, tx: Tx, found: Sequence[DeadLetter], now: datetime
+    ) -> Mapping[tuple[str, str], GroupFacts]:
+        facts = group_facts(tx, self.settings, {(dead.type, dead.error_class) for dead in found}, now)
+        if self.probe is None:
+            return facts
+        names = sorted({one.provider.name for one in facts.values() if one.provider})
+        answers = {name: self.probe(name) for name in names}
+        return {
+            key: replace(one, provider=replace(one.provider, probe_ok=answers[one.provider.name][0],
+                                               probe=answers[one.provider.name][1]))
+            if one.provider else one
+            for key, one in facts.items()
+        }  # fmt: skip
+
+    def _judge(
+        self, tx: Tx, found: Sequence[DeadLetter], groups: Mapping[tuple[str, str], GroupFacts]
+    ) -> Iterator[tuple[DeadLetter, str | None]]:
+        """Each dead letter with the reason not to replay it, or None."""
+        for start in range(0, len(found), _CHUNK):
+            chunk = found[start : start + _CHUNK]
+            facts = job_facts(tx, self.settings, [(dead.job_id, dead.round) for dead in chunk])
+            for dead in chunk:
+                yield dead, verdict(groups[dead.type, dead.error_class], facts.get(dead.job_id))
+
+    def _described(
+        self, judged: Sequence[tuple[DeadLetter, str | None]], facts: Mapping[tuple[str, str], GroupFacts],
+        options: ReplayOptions, now: datetime,
+    ) -> Plan:  # fmt: skip
+        groups = [self._group(one, judged) for one in facts.values()]
+        replayable = sum(reason is None for _, reason in judged)
+        return Plan(
+            id=new_id(now, self.chance),
+            replayable=replayable,
+            skipped=tuple(Skipped(dead.job_id, reason) for dead, reason in judged if reason is not None),
+            groups=tuple(sorted(groups, key=lambda group: (-group.count, group.type, group.error_class))),
+            checks=tuple(dict.fromkeys(check for group in groups for check in group.checks)),
+            batches=tuple(steps(replayable, options)),
+            estimated=options.span_of(replayable),
+            expires_at=now + PLAN_LIVES,
+        )
+
+    def _group(self, facts: GroupFacts, judged: Sequence[tuple[DeadLetter, str | None]]) -> PlannedGroup:
+        ours = [(d, why) for d, why in judged if (d.type, d.error_class) == (facts.type, facts.error_class)]
+        reasons = Counter(why for _, why in ours if why is not None)
+        replayable = len(ours) - reasons.total()
+        commonest = ", ".join(f"{count} x {_kind(why)}" for why, count in _kinds(reasons).most_common(3))
+        word = "replay" if replayable == len(ours) else "skip" if replayable == 0 else "replay some"
+        return PlannedGroup(
+            type=facts.type,
+            error_class=facts.error_class,
+            count=len(ours),
+            replayable=replayable,
+            oldest=min(dead.at for dead, _ in ours),
+            newest=max(dead.at for dead, _ in ours),
+            verdict=f"{word}: {commonest}" if commonest else word,
+            checks=tuple(check_group(facts)),
+        )
+
+    def _row(
+        self, plan: Plan, wanted: DeadLetterFilter, options: ReplayOptions, now: datetime, *, actor: str,
+        reason: str | None,
+    ) -> Replay:  # fmt: skip
+        return Replay(
+            id=plan.id, state="planned", actor=actor, reason=reason,
+            filters=replays.to_json({k: v for k, v in asdict(wanted).items() if v not in (None, ())}),
+            options=replays.to_json(options_json(options)),
+            checks=replays.to_json([asdict(check) for check in plan.checks]),
+            created_at=now, updated_at=now, expires_at=plan.expires_at, owner=None, owner_until=None,
+            owner_token=0, stopped_because=None, finished_at=None,
+        )  # fmt: skip
+
+
+def verdict(group: GroupFacts, facts: JobFacts | None) -> str | None:
+    """Why one dead letter must not be replayed, or None; asked by the preview and, again, by the run."""
+    for check in check_group(group):
+        if not check.ok:
+            return f"{check.check}: {check.evidence}"
+    if facts is None:
+        return "the job is gone"
+    return why_not(facts, group.code_now)
+
+
+def options_json(options: ReplayOptions) -> dict[str, object]:
+    """Options as they are kept and shown."""
+    return {
+        "batch_size": options.batch_size, "rate": str(options.rate), "canary": options.canary,
+        "ramp": options.ramp, "max_failure_ratio": options.max_failure_ratio,
+    }  # fmt: skip
+
+
+def _item(position: int, dead: DeadLetter, reason: str | None) -> Item:
+    return Item(
+        job_id=dead.job_id, position=position, round=dead.round, type=dead.type, error_class=dead.error_class,
+        state="planned" if reason is None else "skipped", reason=reason,
+    )  # fmt: skip
+
+
+def _kind(reason: str) -> str:
+    return reason.partition(":")[0]
+
+
+def _kinds(reasons: Counter[str]) -> Counter[str]:
+    kinds: Counter[str] = Counter()
+    for reason, count in reasons.items():
+        kinds[_kind(reason)] += count
+    return kinds
