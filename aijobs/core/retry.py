@@ -56,13 +56,11 @@ class Rule:
 NEVER = Rule(retries=0)
 """Trying again changes nothing: somebody has to mend the request, the permission or the deadline first."""
 
-_CREDENTIALS = Rule(retries=20, backoff="fixed", delay=timedelta(minutes=5), counted=False)
 _BACKPRESSURE = Rule(retries=20, counted=False)
 _ONCE_MORE = Rule(retries=1)
 
-_WAITS_FOR_A_PERSON = frozenset({_E.QUOTA_EXHAUSTED, _E.AUTH})
 _PROVIDER_AT_FAULT = frozenset(
-    {*_WAITS_FOR_A_PERSON, _E.UNAVAILABLE, _E.NETWORK, _E.NETWORK_TIMEOUT, _E.RATE_LIMITED}
+    {_E.QUOTA_EXHAUSTED, _E.AUTH, _E.UNAVAILABLE, _E.NETWORK, _E.NETWORK_TIMEOUT, _E.RATE_LIMITED}
 )
 _MAY_HAVE_RUN = frozenset({_E.NETWORK, _E.NETWORK_TIMEOUT, _E.WORKER_LOST})
 
@@ -85,7 +83,7 @@ class Policy:
         grows_output: frozenset[str] = frozenset(),
     ) -> None:
         """*holds_unknown*, *grows_output*: the types with `on_unknown_outcome: hold`, with `grow_output`."""
-        self.rules = MappingProxyType({**rules, _E.AUTH: _CREDENTIALS})
+        self.rules = MappingProxyType(dict(rules))
         uncounted = [*self.rules.values(), _BACKPRESSURE]
         self.most_deferrals = sum(rule.retries for rule in uncounted if not rule.counted)
         self.max_hint = max_hint
@@ -127,7 +125,8 @@ class Policy:
         return self.again(failure, rule, used, chance)
 
     def _why_not(self, job: Job, failure: Failure, rule: Rule, used: int) -> str | None:
-        if failure.force_retry is False and failure.error_class not in _WAITS_FOR_A_PERSON:
+        # To wait until somebody tops up is not the retry that a provider forbids.
+        if failure.force_retry is False and failure.error_class is not _E.QUOTA_EXHAUSTED:
             return "the provider says not to try again"
         if rule.retries == 0:
             return "trying again changes nothing"
@@ -171,7 +170,11 @@ _WAITS_FOR: Mapping[ErrorClass, str] = MappingProxyType(
 
 
 class _Recovering:
-    """While a provider is known to be unwell, its failures cost a job nothing: the job waits on."""
+    """While a provider is known to be unwell, its failures cost a job nothing: the job waits on.
+
+    So the first jobs that meet refused credentials end (trying again changes nothing), and those that wait
+    behind them, of which one after the other is a probe, do not.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -181,7 +184,8 @@ class _Recovering:
         verdict = self.policy.verdict(job, failure, now, chance)
         if failure.error_class not in _PROVIDER_AT_FAULT or verdict.hold:
             return verdict
-        again = self.policy.again(failure, self.policy.rules[failure.error_class], 1, chance)
+        rule = self.policy.rules.get(failure.error_class, NEVER)
+        again = self.policy.again(failure, rule, 1, chance)
         return replace(again, counted=False, reason=f"{again.reason}; it is not well, so this does not count")
 
 

@@ -84,7 +84,7 @@ RETRIES = {
     E.NETWORK_TIMEOUT: (2, True),
     E.RATE_LIMITED: (20, False),
     E.QUOTA_EXHAUSTED: (2, False),
-    E.AUTH: (20, False),
+    E.AUTH: (0, True),
     E.UNAVAILABLE: (1, True),
     E.BAD_RESPONSE: (1, True),
     E.WORKER_LOST: (5, True),
@@ -131,14 +131,18 @@ def test_two_uncounted_classes_that_take_turns_come_to_an_end():
     by, job, turns = policy(), a_job(), 0
 
     while turns < 1000:
-        given = by.verdict(job, Failure(error_class=(E.AUTH, E.QUOTA_EXHAUSTED)[turns % 2]), NOW, HALF)
+        given = by.verdict(
+            job, Failure(error_class=(E.RATE_LIMITED, E.QUOTA_EXHAUSTED)[turns % 2]), NOW, HALF
+        )
         if not given.retry:
             break
         turns += 1
-        job = replace(job, deferrals=turns, last_error_class=("auth", "quota_exhausted")[(turns - 1) % 2])
+        job = replace(
+            job, deferrals=turns, last_error_class=("rate_limited", "quota_exhausted")[(turns - 1) % 2]
+        )
 
-    assert turns == by.most_deferrals == 62
-    assert given.reason == "auth: put off 62 times in all"
+    assert turns == by.most_deferrals == 42
+    assert given.reason == "rate_limited: put off 42 times in all"
 
 
 @pytest.mark.parametrize("counted", [True, False])
@@ -162,7 +166,6 @@ def test_a_setting_replaces_the_rule_of_its_class(counted):
         (E.NETWORK_TIMEOUT, [2.5, 5]),
         (E.RATE_LIMITED, [1, 2, 4, 8, 16, 32, 64, 128, 150, 150]),
         (E.QUOTA_EXHAUSTED, [300, 300]),
-        (E.AUTH, [300, 300]),
         (E.UNAVAILABLE, [2.5]),
         (E.BAD_RESPONSE, [10]),
         (E.INTERNAL, [30]),
@@ -228,10 +231,7 @@ def test_a_hint_beyond_the_deadline_ends_the_job_now():
 def test_a_provider_that_says_no_is_not_asked_again(error_class):
     given = verdict(error_class, force_retry=False)
 
-    waits = error_class in (
-        E.AUTH,
-        E.QUOTA_EXHAUSTED,
-    )  # for a person; that is no retry of the provider's kind
+    waits = error_class is E.QUOTA_EXHAUSTED  # for a person; that is no retry of the provider's kind
     assert given.retry is waits
     if RETRIES[error_class][0] and not waits:
         assert given.reason == f"{error_class.value}: the provider says not to try again"
