@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import deliveries
 
 _c = deliveries.c
@@ -31,10 +31,11 @@ class Delivery:
 
 _NAMES = tuple(Delivery.__dataclass_fields__)
 _COLUMNS = tuple(_c[name] for name in _NAMES)
-_RECORD = {
-    name: dialect.insert(deliveries).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+_RECORD = PerDialect(
+    lambda dialect: (
+        dialect.insert(deliveries).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    )
+)
 _KEY = (_c.provider == bindparam("of_provider"), _c.delivery_id == bindparam("of_delivery"))
 _COUNT_COPY = update(deliveries).where(*_KEY).values(copies=_c.copies + 1).returning(_c.body_hash, _c.job_id)
 _WAITING = select(_c.provider_job_id).where(

@@ -1,6 +1,8 @@
 """The few statements that the two databases spell differently. Everything else is one statement for both."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, text
 
@@ -19,6 +21,26 @@ _TABLES = {
 _LOCK = text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:space, :key)")
 
 _LOCK_SPACE = 0x61696A62  # "aijb": keeps our advisory locks apart from other programs' in the same database
+
+
+S = TypeVar("S")
+
+
+class PerDialect(Generic[S]):
+    """A statement built from SQLAlchemy's module for the database in use, when it is first used.
+
+    To load that of the other database would take a tenth of the time of a whole command.
+    """
+
+    def __init__(self, build: Callable[[Any], S]) -> None:
+        self._build = build
+        self._built: dict[str, S] = {}
+
+    def __getitem__(self, name: str) -> S:
+        """The statement for the dialect called *name*."""
+        if name not in self._built:
+            self._built[name] = self._build(import_module(f"sqlalchemy.dialects.{name}"))
+        return self._built[name]
 
 
 def is_postgresql(tx: Connection) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from aijobs.core.errors import LeaseLost
 from aijobs.core.model import Status
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import effects, jobs
 
 
@@ -59,10 +59,9 @@ _OWNER = (
     )
     .with_for_update(read=True)
 )
-_BEGIN = {
-    name: dialect.insert(effects).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+_BEGIN = PerDialect(
+    lambda dialect: dialect.insert(effects).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+)
 _ENTRY = select(_e.fence, _e.state, _e.value, _e.begun_at).where(
     _e.job_id == bindparam("job"), _e.name == bindparam("effect")
 )

@@ -6,9 +6,9 @@ from dataclasses import fields
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from aijobs.core.model import Event, Execution
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, notifications
 
 _INPUTS = insert(job_inputs)
@@ -17,8 +17,8 @@ _EVENTS = insert(events)
 _DEAD_LETTERS = insert(dead_letters)
 _NAMES = tuple(field.name for field in fields(Execution))
 
-_RESULT = {
-    name: dialect.insert(job_results).on_conflict_do_update(
+_RESULT = PerDialect(
+    lambda dialect: dialect.insert(job_results).on_conflict_do_update(
         index_elements=[job_results.c.job_id],
         set_={
             "result": dialect.insert(job_results).excluded.result,
@@ -27,12 +27,8 @@ _RESULT = {
         },
         where=job_results.c.fence < dialect.insert(job_results).excluded.fence,
     )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
-_OUTBOX = {
-    "sqlite": sqlite.insert(notifications).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(notifications).on_conflict_do_nothing(),
-}
+)
+_OUTBOX = PerDialect(lambda dialect: dialect.insert(notifications).on_conflict_do_nothing())
 _SETTLE = (
     update(dead_letters)
     .where(

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from aijobs.core.model import Job, Status
+from aijobs.store.dialect import PerDialect
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
 
@@ -25,12 +25,13 @@ _CANCELLED = Status.CANCELLED.value
 _ON_KEY = [_c.user, _c.type, _c.key]
 _WHERE_KEYED = _c.key.is_not(None) & _c.key_released_at.is_(None)
 _COUNTED = {"preserve_rowcount": True}  # SQLAlchemy forgets how many rows an INSERT wrote unless asked
-_CREATE = {
-    "sqlite": sqlite.insert(jobs).on_conflict_do_nothing(_ON_KEY, _WHERE_KEYED).execution_options(**_COUNTED),
-    "postgresql": postgresql.insert(jobs)
-    .on_conflict_do_nothing(index_elements=_ON_KEY, index_where=_WHERE_KEYED)
-    .execution_options(**_COUNTED),
-}
+_CREATE = PerDialect(
+    lambda dialect: (
+        dialect.insert(jobs)
+        .on_conflict_do_nothing(index_elements=_ON_KEY, index_where=_WHERE_KEYED)
+        .execution_options(**_COUNTED)
+    )
+)
 _CREATE_UNKEYED = insert(jobs).execution_options(**_COUNTED)
 
 _LOCKED = select(*COLUMNS).where(_c.id.in_(bindparam("job_ids", expanding=True))).with_for_update()

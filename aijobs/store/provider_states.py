@@ -6,11 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import provider_calls, provider_trials, providers
-
-_DIALECTS = (("sqlite", sqlite), ("postgresql", postgresql))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +40,11 @@ _NAMES = tuple(field.name for field in fields(ProviderState))
 _p = providers.c
 _SELECT = select(*(_p[name] for name in _NAMES)).where(_p.name.in_(bindparam("names", expanding=True)))
 _LOCKED = _SELECT.order_by(_p.name).with_for_update()
-_CREATE = {
-    name: dialect.insert(providers).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    for name, dialect in _DIALECTS
-}
+_CREATE = PerDialect(
+    lambda dialect: (
+        dialect.insert(providers).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    )
+)
 _SAVE = (
     update(providers)
     .where(_p.name == bindparam("of_name"), _p.version == bindparam("expected"))
@@ -54,31 +53,29 @@ _SAVE = (
 
 _t = provider_trials.c
 _TRIALS = select(_t.provider, func.count()).where(_t.locked_until > bindparam("now")).group_by(_t.provider)
-_ADD_TRIAL = {
-    name: dialect.insert(provider_trials).on_conflict_do_update(
+_ADD_TRIAL = PerDialect(
+    lambda dialect: dialect.insert(provider_trials).on_conflict_do_update(
         index_elements=[_t.provider, _t.job_id],
         set_={
             "fence": dialect.insert(provider_trials).excluded.fence,
             "locked_until": dialect.insert(provider_trials).excluded.locked_until,
         },
     )
-    for name, dialect in _DIALECTS
-}
+)
 _IS_TRIAL = select(_t.job_id).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
 _DROP_TRIALS = delete(provider_trials).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
 _DROP_DEAD_TRIALS = delete(provider_trials).where(_t.locked_until <= bindparam("now"))
 
 _k = provider_calls.c
-_COUNT = {
-    name: dialect.insert(provider_calls).on_conflict_do_update(
+_COUNT = PerDialect(
+    lambda dialect: dialect.insert(provider_calls).on_conflict_do_update(
         index_elements=[_k.provider, _k.bucket],
         set_={
             "first_calls": _k.first_calls + dialect.insert(provider_calls).excluded.first_calls,
             "retries": _k.retries + dialect.insert(provider_calls).excluded.retries,
         },
     )
-    for name, dialect in _DIALECTS
-}
+)
 _CALLS = (
     select(_k.provider, func.sum(_k.first_calls), func.sum(_k.retries))
     .where(_k.bucket > bindparam("since"))

@@ -1,20 +1,19 @@
 """Totals that never fall, whatever is pruned. Sharded, so that workers seldom wait for the same row."""
 
 from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from aijobs.core.totals import Series, Totals
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import rollups
 
 SHARDS = 8
 _c = rollups.c
-_ADD = {
-    name: dialect.insert(rollups).on_conflict_do_update(
+_ADD = PerDialect(
+    lambda dialect: dialect.insert(rollups).on_conflict_do_update(
         index_elements=[_c.metric, _c.labels, _c.shard],
         set_={"value": _c.value + dialect.insert(rollups).excluded.value},
     )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+)
 _SUMS = select(_c.metric, _c.labels, func.sum(_c.value)).group_by(_c.metric, _c.labels)
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from aijobs.core.ticking import RETIRED, State
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import jobs, schedules
 
 _s = schedules.c
@@ -17,12 +17,11 @@ _j = jobs.c
 _STATES = select(_s.name, _s.fingerprint, _s.first_seen_at, _s.last_window, _s.paused_until)
 _LOCKED = _STATES.where(_s.name == bindparam("wanted")).with_for_update()
 _RECORDS = select(_s.name, _s.last_window, _s.last_tick_at, _s.skipped, _s.paused_until)
-_BEGIN = {
-    "sqlite": sqlite.insert(schedules).on_conflict_do_nothing(index_elements=[_s.name]).returning(_s.name),
-    "postgresql": postgresql.insert(schedules)
-    .on_conflict_do_nothing(index_elements=[_s.name])
-    .returning(_s.name),
-}
+_BEGIN = PerDialect(
+    lambda dialect: (
+        dialect.insert(schedules).on_conflict_do_nothing(index_elements=[_s.name]).returning(_s.name)
+    )
+)
 _MOVE = (
     update(schedules)
     .where(

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from aijobs.core.switches import Switch, SwitchKind
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import switches
 
 _c = switches.c
@@ -16,13 +16,12 @@ _IN_FORCE = (
     .where(or_(_c.expires_at.is_(None), _c.expires_at > bindparam("now")))
     .order_by(_c.kind, _c.scope)
 )
-_SET = {
-    name: dialect.insert(switches).on_conflict_do_update(
+_SET = PerDialect(
+    lambda dialect: dialect.insert(switches).on_conflict_do_update(
         index_elements=[_c.kind, _c.scope],
         set_={column: dialect.insert(switches).excluded[column] for column in _NAMES[2:]},
     )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+)
 _CLEAR = delete(switches).where(_c.kind == bindparam("of_kind"), _c.scope == bindparam("of_scope"))
 _FORGET = delete(switches).where(_c.expires_at <= bindparam("now"))
 

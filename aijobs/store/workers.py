@@ -10,8 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import Connection, bindparam, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import workers
 
 
@@ -40,12 +40,11 @@ class WorkerRecord:
 
 _c = workers.c
 _FIELDS = ("host", "pid", "version", "concurrency", "types", "state", "started_at", "heartbeat_at")
-_REGISTER = {
-    name: (new := dialect.insert(workers)).on_conflict_do_update(
+_REGISTER = PerDialect(
+    lambda dialect: (new := dialect.insert(workers)).on_conflict_do_update(
         index_elements=[_c.name], set_={field: new.excluded[field] for field in _FIELDS}
     )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+)
 _MINE = _c.name == bindparam("worker")
 _BEAT = update(workers).where(_MINE, _c.state != WorkerState.STOPPED).values(heartbeat_at=bindparam("now"))
 _SET_STATE = update(workers).where(_MINE).values(state=bindparam("to"), heartbeat_at=bindparam("now"))
