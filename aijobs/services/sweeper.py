@@ -1,4 +1,4 @@
-"""Finding what fell through and putting it right: a bounded pass that five machines may make at the same time.
+"""Finding what fell through and putting it right: a bounded pass that several machines may make at once.
 
 Each repair is a guarded move of the coordinator, so whoever comes second finds nothing left to do. Workers
 make the pass over expired leases themselves every few seconds; a sweep is for when no worker runs.
@@ -31,7 +31,7 @@ class Sweeper:
         }
 
     def sweep(self, *, limit: int = LIMIT, preview: bool = False) -> dict[str, Rescue]:
-        """At most *limit* repairs of each kind, in this order. Raises StoreError; what was done before stays."""
+        """At most *limit* repairs of each kind, in this order. Raises StoreError; earlier repairs stay."""
         return {kind: repair(limit=limit, preview=preview) for kind, repair in self._repairs.items()}
 
     def _line_up(self, *, limit: int, preview: bool) -> Rescue:

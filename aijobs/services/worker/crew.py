@@ -63,7 +63,7 @@ class Crew:
         self._log = log
         self._providers = providers
         self._loop = asyncio.get_running_loop()
-        self.closing = self.left = False
+        self.closing = self.left = self._unwatched = False
         self.died: asyncio.Future[None] = self._loop.create_future()
         self._lane = Lane("aijobs-store")
         self._wake_lane = Lane("aijobs-wake")
@@ -111,7 +111,7 @@ class Crew:
         assert self._wake is not None
         wake, seconds = self._wake, self._options.poll.total_seconds()
         learned_at = self._loop.time()
-        while not self.left:
+        while not self._unwatched:
             if await self._wake_lane.run(lambda: wake.wait(seconds)):
                 self.shift.look()
             if self._loop.time() - learned_at >= LEARN_EVERY.total_seconds():
@@ -137,7 +137,7 @@ class Crew:
 
     def stop_watching(self) -> None:
         """Let `watch` return."""
-        self.left = True
+        self._unwatched = True
         if self._wake is not None:
             self._wake.interrupt()
 
@@ -147,7 +147,7 @@ class Crew:
         self.keeper.stop(timeout=_LEAVE_SECONDS)
         self._lane.submit(lambda: self._note_state("stopped"))
         if self._wake is not None:
-            self._wake.close()
+            self._wake_lane.submit(self._wake.close)  # may wait for a server that does not answer
         await self._providers.close()
         self._lane.close(timeout=_LEAVE_SECONDS)
         self._wake_lane.close(timeout=_LEAVE_SECONDS)

@@ -22,6 +22,8 @@ class StoreGate:
         self._open.set()
         self._since = 0.0
         self._failures = 0
+        self.losses = 0
+        """How often a transaction has failed: a success that began before the last one says nothing."""
         self.fault: StoreError | None = None
         """Why the last transaction that failed did."""
 
@@ -42,6 +44,7 @@ class StoreGate:
 
     def lost(self, fault: StoreError) -> None:
         """A transaction failed; said once an outage."""
+        self.losses += 1
         self._failures += 1
         self.fault = fault
         if self._open.is_set():

@@ -151,7 +151,7 @@ class LeaseKeeper:
         until = self.until()
         try:
             if asked:
-                self._settle(asked, self._renew(dict(asked), until.store), until)
+                self._settle(asked, self._renew(dict(asked.keys()), until.store), until)
             self._beat(self._clock.now())
         except SchemaMismatch:
             raise

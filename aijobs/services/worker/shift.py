@@ -130,8 +130,10 @@ class Shift:
             if errand is None:
                 await self._wait()
             else:
+                losses = self._gate.losses
                 answer = await self._lane.run(partial(self._errands.run, errand))
                 self._take(errand, answer)
+                self._note_store(answer, there=self._gate.losses == losses)
             if self._options.max_jobs is not None and self._started >= self._options.max_jobs:
                 self._closing = True
         if self._asides:
@@ -205,13 +207,6 @@ class Shift:
     def _take(self, errand: Errand, answer: Answer) -> None:
         now = self._loop.time()
         self._settle(errand.ends, answer.finished)
-        if answer.fault is not None:
-            self._gate.lost(answer.fault)
-            self._next_try = now + self._gate.pause(self._chance)
-            self._hungry = True
-        else:
-            self._gate.back()
-            self._next_try = 0.0
         self._tell_repairs(answer)
         for key in answer.cancels:
             self.interrupt(key, Stop.CANCELLED, "a person asked to cancel it")
@@ -222,6 +217,15 @@ class Shift:
             self._begin(answer.claims)
         if answer.drained:
             self._closing = True
+
+    def _note_store(self, answer: Answer, *, there: bool) -> None:
+        if answer.fault is not None:
+            self._gate.lost(answer.fault)
+            self._next_try = self._loop.time() + self._gate.pause(self._chance)
+            self._hungry = True
+        elif there:  # nobody has lost it while the errand was on its way
+            self._gate.back()
+            self._next_try = 0.0
 
     def _settle(self, ends: Sequence[Ended], finished: Sequence[Finished]) -> None:
         for ended, answer in zip(ends, finished, strict=False):

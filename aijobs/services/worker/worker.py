@@ -123,7 +123,11 @@ class Worker:
             providers=self._providers, options=self._options, clock=self._clock, chance=self._chance,
             log=self._log,
         )  # fmt: skip
-        await crew.begin()
+        try:
+            await crew.begin()
+        except BaseException:
+            await crew.leave(self.report)
+            raise
         with self._lock:
             self._loop = asyncio.get_running_loop()
             self._crew, self._over = crew, self._loop.create_future()
@@ -200,4 +204,5 @@ def _run_to_the_end(work: Coroutine[Any, Any, T]) -> T:
         if rest:
             loop.run_until_complete(asyncio.wait(rest, timeout=UNWIND_SECONDS))
         loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.set_exception_handler(lambda *_: None)  # a task that goes on nevertheless has been handed back
         loop.close()
