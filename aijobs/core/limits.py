@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +63,23 @@ class Candidate:
     due_at: datetime | None = None
 
 
+_NO_GATES: Mapping[str, tuple[int, str]] = MappingProxyType({})
+
+
 class Tally:
     """What runs, counted by each limit's own measure; grows as candidates are taken."""
 
-    def __init__(self, limits: Limits, running: Iterable[Running] = ()) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        running: Iterable[Running] = (),
+        *,
+        starts: Mapping[str, tuple[int, str]] = _NO_GATES,
+    ) -> None:
+        """*starts*: how many more calls some providers may be sent now, and why no more."""
         self.limits = limits
+        self._starts = {provider: left for provider, (left, _) in starts.items()}
+        self._why = {provider: reason for provider, (_, reason) in starts.items()}
         self._total = 0
         self._users: Counter[str] = Counter()
         self._providers: Counter[str] = Counter()
@@ -79,6 +92,8 @@ class Tally:
         """The limit that keeps every job of the type from starting, in words, or None."""
         limits = self.limits.types[type_name]
         provider = limits.provider
+        if self._starts.get(provider) == 0:
+            return self._why[provider]
         if _full(self._total, self.limits.total):
             return f"the global limit of {self.limits.total} is reached"
         if _full(self._providers[provider], self.limits.providers.get(provider)):
@@ -100,7 +115,10 @@ class Tally:
         """Count *candidate* as running if no limit holds it back; say whether it was taken."""
         if self.blocked_type(candidate.type) or self.blocked_user(candidate.type, candidate.user):
             return False
-        self._count(candidate.type, candidate.user, self.limits.types[candidate.type].provider, 1)
+        provider = self.limits.types[candidate.type].provider
+        self._count(candidate.type, candidate.user, provider, 1)
+        if provider in self._starts:
+            self._starts[provider] -= 1
         return True
 
     def capped_users(self, type_name: str) -> frozenset[str]:

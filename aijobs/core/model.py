@@ -105,6 +105,7 @@ class CallFacts:
     phase: Phase = Phase.PREPARING
     elapsed_seconds: float | None = None
     usage: Usage = NO_USAGE
+    rate_limits: str | None = None  # what the headers said of the provider's limits, as JSON
 
 
 NO_CALL = CallFacts()

@@ -73,6 +73,11 @@ _RUNNING = (
     .where(_c.status == Status.PROCESSING.value)
     .group_by(_c.type, _c.user, _c.provider)
 )
+_IN_FLIGHT = (
+    select(_c.provider, func.count())
+    .where(_c.status == Status.PROCESSING.value, _c.parked_at.is_(None), _c.provider.is_not(None))
+    .group_by(_c.provider)
+)
 _PARKED = (
     select(*COLUMNS)
     .where(
@@ -174,6 +179,12 @@ def waiting_users(tx: Connection, type_name: str, after: str, limit: int) -> lis
 def running(tx: Connection) -> list[Running]:
     """What runs now, by type, user and provider; an expired lease counts until it is found lost."""
     return [Running(*row) for row in tx.execute(_RUNNING)]
+
+
+def in_flight(tx: Connection) -> dict[str, int]:
+    """How many calls to each provider are under way; what it does in the background is not among them."""
+    rows: Any = tx.execute(_IN_FLIGHT)
+    return {name: count for name, count in rows}  # noqa: C416
 
 
 def parked_due(tx: Connection, now: datetime, types: Sequence[str], limit: int) -> list[Job]:

@@ -28,11 +28,11 @@ class Desk:
         self.store, self.clock = store, clock
         self.settings = settings_of(**sections)
         self.coordinator = Coordinator(store, self.settings, chance=seeded_chance(1))
-        self.planner = Planner(store, self.settings, chance=seeded_chance(sections and 3 or 2))
+        self.planner = Planner(store, self.settings, chance=seeded_chance((sections and 3) or 2))
         self.calls: list[str] = []
         self.broken = lambda job_id: False
 
-    def die(self, count: int = 1, error_class=ErrorClass.UNAVAILABLE, **changes) -> list[str]:
+    def die(self, count: int = 1, error_class=ErrorClass.BAD_RESPONSE, **changes) -> list[str]:
         made = [
             self.coordinator.enqueue(new_job({"n": n}, max_attempts=1, **changes), actor="t").job.id
             for n in range(count)
@@ -102,7 +102,7 @@ def test_a_preview_changes_nothing_and_says_what_would_be(desk):
     assert plan.batches == (1, 10, 10, 4)
     assert [present(desk.store, job_id).status for job_id in dead] == [Status.DEAD_LETTER] * 25
     (group,) = plan.groups
-    assert (group.type, group.error_class, group.count, group.verdict) == ("t", "unavailable", 25, "replay")
+    assert (group.type, group.error_class, group.count, group.verdict) == ("t", "bad_response", 25, "replay")
     assert all(check.ok for check in plan.checks)
 
 

@@ -1,6 +1,6 @@
 """Leasing jobs to a worker: within every limit, fair between users, and never two workers the same job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from aijobs.core.limits import Candidate, Limits, Tally, TypeLimits, choose
@@ -9,6 +9,7 @@ from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
 from aijobs.core.totals import QUEUE_WAIT, Totals
 from aijobs.services.coordinator.counting import shard_of
+from aijobs.services.coordinator.gates import Gate, Gates
 from aijobs.services.coordinator.values import Claim, ClaimRequest
 from aijobs.store import claims, jobs, moves, rollups, switches
 from aijobs.store.engine import Tx
@@ -34,9 +35,10 @@ def limits_of(settings: Settings) -> Limits:
 class Claiming:
     """The claim of one process. It remembers where its walk over the users of a crowded type left off."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, gates: Gates) -> None:
         self.settings = settings
         self.limits = limits_of(settings)
+        self.gates = gates
         self._walked: dict[str, str] = {}
 
     def claim(self, tx: Tx, request: ClaimRequest, now: datetime) -> list[Claim]:
@@ -64,18 +66,21 @@ class Claiming:
         if pauses.everything:
             return []
         claims.promote(tx, now, _PROMOTE_AT_ONCE)
+        running_types = [name for name in types if name not in pauses.types]
+        gates = self.gates.look(tx, {self.settings.types[name].provider for name in running_types}, now)
         if self.limits.any:
             claims.lock(tx)
-        tally = Tally(self.limits, claims.running(tx) if self.limits.any else ())
-        running_types = [name for name in types if name not in pauses.types]
+        tally = Tally(self.limits, claims.running(tx) if self.limits.any else (), starts=_starts(gates))
         chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
         leased: dict[str, Job] = {}
         for (provider, model), ids in self._by_provider(chosen).items():
             found = moves.claim(tx, ids, request.worker, now, request.lease, provider, model)
             leased |= {job.id: job for job in found}
         claimed = [one for one in chosen if one.id in leased]
+        found = [leased[one.id] for one in claimed]
+        self.gates.took(tx, found, gates, now)
         self._count(tx, claimed, request.worker, now)
-        return [leased[one.id] for one in claimed]
+        return found
 
     def _count(self, tx: Tx, claimed: Sequence[Candidate], worker: str, now: datetime) -> None:
         totals = Totals()
@@ -124,3 +129,7 @@ class Claiming:
             kind = self.settings.types[one.type]
             groups.setdefault((kind.provider, kind.model), []).append(one.id)
         return groups
+
+
+def _starts(gates: Mapping[str, Gate]) -> dict[str, tuple[int, str]]:
+    return {name: (gate.allowed, gate.reason) for name, gate in gates.items() if gate.allowed is not None}

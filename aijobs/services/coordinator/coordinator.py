@@ -12,6 +12,7 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator.admission import Admitted, admit
 from aijobs.services.coordinator.claiming import Claiming
 from aijobs.services.coordinator.finishing import Finishing
+from aijobs.services.coordinator.gates import Gates
 from aijobs.services.coordinator.inbox import receive
 from aijobs.services.coordinator.values import (
     Claim,
@@ -52,8 +53,9 @@ class Coordinator:
     def configure(self, settings: Settings) -> None:
         """Take new settings: the next claim and the next end of an attempt go by them."""
         self.settings = settings
-        self._claiming = Claiming(settings)
-        self._finishing = Finishing(settings, Policy.from_settings(settings), self.chance)
+        self._gates = Gates(settings)
+        self._claiming = Claiming(settings, self._gates)
+        self._finishing = Finishing(settings, Policy.from_settings(settings), self._gates, self.chance)
 
     # --- Taking jobs in ---
 
@@ -103,6 +105,13 @@ class Coordinator:
         """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order."""
         with self.store.write() as tx:
             return self._claiming.claim(tx, request, self.clock.now())
+
+    def next_start(self) -> datetime | None:
+        """When time alone may next make a job claimable: one becomes due, or a provider's gate opens."""
+        now = self.clock.now()
+        with self.store.read() as tx:
+            times = (claims.next_due(tx), self._gates.opens_at(tx, now))
+        return min((at for at in times if at is not None), default=None)
 
     def renew(self, leases: Mapping[str, int], until: datetime) -> Renewal:
         """Extend the leases held by job id and fence; say which are lost and which are asked to stop."""

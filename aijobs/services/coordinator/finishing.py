@@ -1,6 +1,6 @@
 """Ending attempts, many at once: decide on the job as it is now, then write, guarded, with all it implies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from aijobs.core.clock import Chance
@@ -9,6 +9,7 @@ from aijobs.core.lifecycle import (
     Abandoned,
     Cancelled,
     Failed,
+    Lost,
     Move,
     Parked,
     RetryPolicy,
@@ -17,8 +18,11 @@ from aijobs.core.lifecycle import (
     is_legal,
 )
 from aijobs.core.model import NO_CALL, CallFacts, Execution, Job, Outcome, Status
+from aijobs.core.retry import Policy
+from aijobs.core.retry_budget import OverBudget
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.counting import count_ends
+from aijobs.services.coordinator.gates import Gates
 from aijobs.services.coordinator.values import Decided, Ended, Finished
 from aijobs.store import deliveries, history, moves
 from aijobs.store.engine import Tx
@@ -27,13 +31,15 @@ from aijobs.store.engine import Tx
 class Finishing:
     """Writes the ends of attempts, with executions, results, dead letters and notifications beside them."""
 
-    def __init__(self, settings: Settings, policy: RetryPolicy, chance: Chance) -> None:
+    def __init__(self, settings: Settings, policy: Policy, gates: Gates, chance: Chance) -> None:
         self.settings = settings
         self.policy = policy
+        self.gates = gates
         self.chance = chance
 
     def finish(self, tx: Tx, ends: Sequence[Ended], now: datetime) -> list[Finished]:
         """Write every end whose lease still stands; the others are answered, not applied."""
+        policies = self._policies(tx, ends, now)
         present = moves.locked(tx, [ended.job.id for ended in ends])
         decided: list[Decided] = []
         answers: list[Finished] = []
@@ -45,11 +51,28 @@ class Finishing:
                 answers.append(Finished(job_id=ended.job.id, applied=False, status=status))
                 continue
             seen.add(job.id)
-            move = decide(job, ended.end, self.policy, now, self.chance)
+            move = decide(job, ended.end, policies(job), now, self.chance)
             decided.append((ended, job, move))
             answers.append(Finished(job_id=job.id, applied=True, move=move, status=move.target))
         self.write(tx, decided, now)
+        self.gates.told(tx, [(ended, job) for ended, job, _ in decided], now)
         return answers
+
+    def _policies(self, tx: Tx, ends: Sequence[Ended], now: datetime) -> Callable[[Job], RetryPolicy]:
+        """Which policy a job falls under; another while its provider is unwell or retried too much."""
+        failed = [ended.job for ended in ends if isinstance(ended.end, Failed | Lost)]
+        if not failed:
+            return lambda _: self.policy
+        unwell = self.gates.recovering(tx, failed, now)
+        spent = self.gates.spent_budgets(tx, now)
+        recovering = self.policy.while_recovering()
+        window = self.settings.retry.budget.window
+
+        def policy_of(job: Job) -> RetryPolicy:
+            policy = recovering if job.provider in unwell else self.policy
+            return OverBudget(policy, window) if job.provider in spent else policy
+
+        return policy_of
 
     def write(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         """Perform the moves; every one of them must match its row, or nothing is written at all."""

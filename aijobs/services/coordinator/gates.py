@@ -1,0 +1,253 @@
+"""What all workers know of the providers, as the claim and the end of an attempt use it.
+
+The claim asks how many calls each provider may be sent; the end of an attempt tells how its call went. Both
+happen in the transaction of the claim or the end itself, so the breaker, the trials and the rate hold over
+all processes. A provider that has never been in trouble costs one look and no write.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+
+from aijobs.core import breaker
+from aijobs.core.breaker import Admission, Change, Health, Rules
+from aijobs.core.durations import Rate
+from aijobs.core.lifecycle import Failed, Parked, Succeeded
+from aijobs.core.model import ErrorClass, Event, Failure, Job
+from aijobs.core.rates import Bucket, take_tokens, tokens_at
+from aijobs.core.retry import budget_allows
+from aijobs.core.settings import Settings
+from aijobs.core.timeouts import longest_timeout
+from aijobs.services.coordinator.values import Ended
+from aijobs.store import claims, history, provider_states
+from aijobs.store.engine import Tx
+from aijobs.store.provider_states import ProviderState
+
+_HEALTH_NAMES = tuple(Health.__dataclass_fields__)
+_BUCKET = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """How many calls a provider may be sent now (None: no bound of its own), why, and when to ask again."""
+
+    allowed: int | None
+    reason: str
+    trial: bool = False
+    again_at: datetime | None = None
+
+
+OPEN = Gate(allowed=None, reason="nothing speaks against it")
+
+
+class Gates:
+    """The gates of one configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.rules = {name: Rules.from_settings(p.breaker) for name, p in settings.providers.items()}
+        self.rates: dict[str, Rate] = {
+            name: p.rate for name, p in settings.providers.items() if p.rate is not None
+        }
+
+    # --- The claim ---
+
+    def look(self, tx: Tx, names: Iterable[str], now: datetime) -> dict[str, Gate]:
+        """The gate of each provider. If any is not wide open, the transaction is the only one claiming."""
+        wanted = sorted(set(names))
+        states = provider_states.states(tx, wanted)
+        if not any(name in self.rates or not _plain(state) for name, state in states.items()):
+            return dict.fromkeys(wanted, OPEN)
+        claims.lock(tx)
+        states = provider_states.states(tx, wanted)
+        flying = claims.in_flight(tx)
+        trials = provider_states.trials_out(tx, now)
+        return {
+            name: self._gate(state, now, flying.get(name, 0), trials.get(name, 0))
+            for name, state in states.items()
+        }
+
+    def _gate(self, state: ProviderState, now: datetime, in_flight: int, trials_out: int) -> Gate:
+        rules = self.rules.get(state.name, Rules())
+        admission = breaker.admit(health_of(state), rules, now, in_flight=in_flight, trials_out=trials_out)
+        gate = Gate(
+            allowed=admission.allowed, reason=f"{state.name}: {admission.reason}", trial=admission.trial,
+            again_at=_again_at(state, admission, now),
+        )  # fmt: skip
+        rate = self.rates.get(state.name)
+        return gate if rate is None else _metered(gate, state, rate, now)
+
+    def took(self, tx: Tx, claimed: Sequence[Job], gates: Mapping[str, Gate], now: datetime) -> None:
+        """Note what was claimed: trials, tokens of the rate, first calls and retries."""
+        if not claimed:
+            return
+        self._note_trials(tx, claimed, gates, now)
+        counts: dict[str, list[int]] = {}
+        for job in claimed:
+            counts.setdefault(job.provider or "", [0, 0])[job.attempts > 1 or job.deferrals > 0] += 1
+        for name, (first, again) in counts.items():
+            if name in self.rates:
+                self._spend(tx, name, first + again, now)
+        bucket = datetime.fromtimestamp(now.timestamp() // 10 * 10, now.tzinfo)
+        provider_states.count_calls(
+            tx,
+            [
+                {"provider": name, "bucket": bucket, "first_calls": first, "retries": again}
+                for name, (first, again) in sorted(counts.items())
+            ],
+        )
+
+    def _note_trials(self, tx: Tx, claimed: Sequence[Job], gates: Mapping[str, Gate], now: datetime) -> None:
+        """Lease the trial calls: each counts until it has ended, or until it must have."""
+        rows: list[dict[str, object]] = [
+            {
+                "provider": job.provider, "job_id": job.id, "fence": job.lock_token,
+                "locked_until": now + self._longest(job),
+            }
+            for job in claimed
+            if gates.get(job.provider or "", OPEN).trial
+        ]  # fmt: skip
+        if rows:
+            provider_states.add_trials(tx, rows)
+
+    def _longest(self, job: Job) -> timedelta:
+        kind = self.settings.types[job.type]
+        return longest_timeout(kind, self.settings.timeouts) + self.settings.worker.lease
+
+    def _spend(self, tx: Tx, name: str, count: int, now: datetime) -> None:
+        (state,) = provider_states.locked(tx, [name], now).values()
+        spent = take_tokens(self.rates[name], Bucket(state.rate_tokens, state.rate_at), now, count)
+        provider_states.save(tx, replace(state, rate_tokens=spent.tokens, rate_at=spent.at), now)
+
+    def opens_at(self, tx: Tx, now: datetime) -> datetime | None:
+        """When the next gate that is shut opens by time alone; None when time opens none."""
+        states = provider_states.states(tx, self.settings.providers)
+        times = [self._gate(state, now, 0, 0).again_at for state in states.values()]
+        return min((at for at in times if at is not None and at > now), default=None)
+
+    # --- The end of an attempt ---
+
+    def recovering(self, tx: Tx, found: Iterable[Job], now: datetime) -> frozenset[str]:
+        """The providers known to be unwell: what they fail costs their jobs nothing."""
+        states = provider_states.states(tx, {job.provider for job in found if job.provider})
+        return frozenset(
+            name for name, state in states.items() if breaker.is_recovering(health_of(state), now)
+        )
+
+    def spent_budgets(self, tx: Tx, now: datetime) -> frozenset[str]:
+        """The providers whose retries have used up the share of their first calls that the budget allows."""
+        budget = self.settings.retry.budget
+        calls = provider_states.calls_since(tx, now - budget.window)
+        return frozenset(
+            name
+            for name, (first, again) in calls.items()
+            if not budget_allows(first, again, ratio=budget.ratio, floor=budget.floor)
+        )
+
+    def told(self, tx: Tx, ends: Sequence[tuple[Ended, Job]], now: datetime) -> None:
+        """Let the breakers learn from how calls ended; a change worth knowing becomes an event."""
+        ids = [job.id for _, job in ends]
+        names = sorted({job.provider for _, job in ends if job.provider})
+        states = provider_states.states(tx, names)
+        if all(map(_plain, states.values())) and not any(_news(ended) for ended, _ in ends):
+            return
+        states = provider_states.locked(tx, names, now)
+        flying = claims.in_flight(tx)
+        provider_states.drop_trials(tx, ids)
+        for name in names:
+            ours = [ended for ended, job in ends if job.provider == name]
+            self._learn(tx, states[name], ours, now, flying.get(name, 0))
+
+    def _learn(
+        self, tx: Tx, state: ProviderState, ends: Sequence[Ended], now: datetime, in_flight: int
+    ) -> None:
+        rules = self.rules.get(state.name, Rules())
+        before = health = health_of(state)
+        reasons: list[str] = []
+        for ended in ends:
+            change = _after(health, rules, now, ended, in_flight)
+            health = change.health
+            reasons += change.reasons
+        headers = next((text for ended in reversed(ends) if (text := _limits_said(ended))), None)
+        if health == before and headers in (None, state.last_headers):
+            return
+        changed = replace(state, **asdict(health), last_headers=headers or state.last_headers)
+        provider_states.save(tx, changed, now)
+        tell(tx, state.name, reasons, now)
+
+
+def health_of(state: ProviderState) -> Health:
+    """The part of a provider's row that the breaker knows."""
+    return Health(**{name: getattr(state, name) for name in _HEALTH_NAMES})
+
+
+def tell(
+    tx: Tx, name: str, reasons: Iterable[str], now: datetime, *, actor: str = "system", why: str | None = None
+) -> None:
+    """Write down what happened to a provider."""
+    events = [
+        Event(kind="provider", actor=actor, at=now, reason=why, detail={"provider": name, "what": reason})
+        for reason in reasons
+    ]
+    if events:
+        history.add_events(tx, events)
+
+
+def _plain(state: ProviderState) -> bool:
+    return (
+        state.breaker == breaker.Breaker.CLOSED
+        and not state.failures
+        and state.paused_until is None
+        and state.held_at is None
+        and state.concurrency_cap is None
+    )
+
+
+def _news(ended: Ended) -> bool:
+    """Whether a healthy provider could change by it."""
+    if isinstance(ended.end, Failed):
+        failure = ended.end.failure
+        unwell = (ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.AUTH)
+        return failure.error_class in unwell or breaker.is_counted(failure)
+    return False
+
+
+def _after(health: Health, rules: Rules, now: datetime, ended: Ended, in_flight: int) -> Change:
+    match ended.end:
+        case Failed(failure=failure):
+            return breaker.failed(
+                health, rules, now, failure=failure, started_at=ended.started_at, in_flight=in_flight
+            )
+        case Succeeded():
+            return breaker.succeeded(health, rules, now, started_at=ended.started_at)
+        case Parked(facts=facts) if facts.http_status is not None and facts.http_status < 400:
+            return breaker.succeeded(health, rules, now, started_at=ended.started_at)
+        case _:
+            return Change(health=health)
+
+
+def _limits_said(ended: Ended) -> str | None:
+    match ended.end:
+        case Failed(failure=Failure(facts=facts)) | Succeeded(facts=facts) | Parked(facts=facts):
+            return facts.rate_limits
+        case _:
+            return None
+
+
+def _again_at(state: ProviderState, admission: Admission, now: datetime) -> datetime | None:
+    """When a gate that is shut opens by time alone."""
+    if admission.allowed is None or admission.allowed > 0:
+        return None
+    times = [t for t in (state.paused_until, state.opened_until) if t is not None and t > now]
+    return min(times, default=None)
+
+
+def _metered(gate: Gate, state: ProviderState, rate: Rate, now: datetime) -> Gate:
+    """*gate* under a rate: never more calls than it has tokens for."""
+    bucket = tokens_at(rate, Bucket(state.rate_tokens, state.rate_at), now)
+    there = int(bucket.tokens or 0)
+    if gate.allowed is not None and gate.allowed <= there:
+        return gate
+    if there > 0:
+        return replace(gate, allowed=there, reason=f"{state.name}: rate {rate}")
+    return replace(gate, allowed=0, reason=f"{state.name}: rate {rate} used up", again_at=bucket.next_at)
