@@ -11,6 +11,7 @@ from aijobs.core.classifier import CallContext, Operation, TransportFault, class
 from aijobs.core.clock import Clock
 from aijobs.core.envelope import Body, at, read_body
 from aijobs.core.errors import InvalidInput
+from aijobs.core.hints import rate_headers
 from aijobs.core.model import CallFacts, ErrorClass, Failure
 from aijobs.core.payload import clean_text, dump_json
 from aijobs.core.settings import Kind, ProviderSettings
@@ -144,6 +145,7 @@ class Endpoint:
             http_status=response.status,
             provider_job_id=provider_job_id(value) or context.facts.provider_job_id,
             provider_request_id=clean_text(request_id, _LONGEST_ID) if request_id else None,
+            rate_limits=_rate_limits(response),
             phase=response.phase,
             elapsed_seconds=response.elapsed_seconds,
             usage=normalise(
@@ -161,6 +163,13 @@ def provider_job_id(value: object) -> str | None:
     found = at(value, "id")
     usable = isinstance(found, str) and 0 < len(found) <= _LONGEST_ID and found.isprintable()
     return found if isinstance(found, str) and usable else None
+
+
+def _rate_limits(response: Response) -> str | None:
+    if not any("ratelimit" in name for name, _ in response.headers):
+        return None
+    said = rate_headers(response.headers)
+    return dump_json(said) if said else None
 
 
 def _unsendable(context: CallContext, error: InvalidInput) -> Failure:

@@ -6,6 +6,7 @@ never sends a request twice. A request's extensions may carry `max_response_byte
 still tell how far it got.
 """
 
+import os
 import re
 import socket
 import ssl
@@ -68,7 +69,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             exc.request = request
             raise
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, TypeError) as exc:
-            raise _httpx_class(exc, progress)(_describe(exc, request), request=request) from exc
+            raise _httpx_class(exc, progress)(_describe(exc), request=request) from exc
 
     async def aclose(self) -> None:
         """Close every connection. The transport opens new ones when it is used again."""
@@ -255,10 +256,18 @@ def _httpx_class(exc: Exception, progress: Progress) -> type[httpx.RequestError]
     return next(ours for theirs, ours in table if isinstance(exc, theirs))
 
 
-def _describe(exc: Exception, request: httpx.Request) -> str:
-    """One line that holds no more of the URL than host and port: a query may carry a key."""
-    if isinstance(exc, aiohttp.ClientConnectorError):
-        return f"{exc.host}:{exc.port}: {exc.os_error}"
-    if isinstance(exc, (aiohttp.InvalidURL, aiohttp.ConnectionTimeoutError)):
-        return f"{request.url.host}: {type(exc).__name__}"
-    return str(exc) or type(exc).__name__
+def _describe(exc: Exception) -> str:
+    """One line made of parts that hold no address: aiohttp likes to quote the URL, which may carry a key."""
+    match exc:
+        case aiohttp.ClientConnectorError():
+            return f"{exc.host}:{exc.port}: {exc.os_error}"
+        case aiohttp.ClientResponseError():
+            return f"{exc.status} {exc.message}"
+        case HttpProcessingError():
+            return exc.message
+        case aiohttp.ClientPayloadError():
+            return str(exc)
+        case OSError() if exc.errno:
+            return os.strerror(exc.errno)
+        case _:
+            return type(exc).__name__

@@ -92,6 +92,15 @@ def test_what_a_gateway_says_the_call_cost_is_counted() -> None:
     assert reply.facts.usage.reported_cost == 0.0123
 
 
+def test_what_the_headers_say_of_limits_is_kept() -> None:
+    headers = ("x-ratelimit-limit-requests: 100", "x-ratelimit-remaining-requests: 3")
+    with hostile(peers.answers_json(completion(), headers=headers)) as server:
+        reply = submit(KIND, server, make_call(prompt="x"))
+
+    assert isinstance(reply, Done)
+    assert json.loads(reply.facts.rate_limits or "")["requests"]["remaining"] == 3
+
+
 def test_an_answer_without_a_finish_reason_is_taken_with_a_note() -> None:
     with hostile(peers.answers_json(completion(finish=None))) as server:
         reply = submit(KIND, server, make_call(prompt="x"))

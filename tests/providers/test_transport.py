@@ -132,7 +132,7 @@ def test_a_certificate_nobody_vouches_for_is_a_connect_error_with_the_verificati
     assert phase is Phase.CONNECTING
 
 
-@pytest.mark.parametrize("behaviour", [peers.accepts_and_closes, peers.accepts_and_resets])
+@pytest.mark.parametrize("behaviour", [peers.accepts_and_closes, peers.resets_at_the_first_byte])
 def test_a_peer_that_hangs_up_during_the_tls_handshake_got_no_request(behaviour: peers.Behaviour) -> None:
     with hostile(behaviour) as server:
         error, phase = post(f"https://127.0.0.1:{server.port}")
@@ -184,7 +184,7 @@ def test_a_header_that_would_break_the_request_is_refused_before_it_is_sent() ->
 # --- Sent: the outcome is unknown -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("behaviour", [peers.accepts_and_closes, peers.accepts_and_resets])
+@pytest.mark.parametrize("behaviour", [peers.accepts_and_closes, peers.resets_at_the_first_byte])
 def test_a_peer_that_hangs_up_at_once_may_have_got_the_request(behaviour: peers.Behaviour) -> None:
     with hostile(behaviour) as server:
         error, phase = post(server.url)
@@ -412,7 +412,7 @@ def test_a_redirect_is_an_answer_and_never_followed() -> None:
     "behaviour",
     [
         peers.accepts_and_closes,
-        peers.accepts_and_resets,
+        peers.resets_at_the_first_byte,
         peers.reads_and_closes,
         peers.reads_and_resets,
         peers.cuts_chunks,

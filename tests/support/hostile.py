@@ -209,8 +209,9 @@ def accepts_and_closes(peer: Peer) -> None:
     """Hang up at once."""
 
 
-def accepts_and_resets(peer: Peer) -> None:
-    """Reset at once."""
+def resets_at_the_first_byte(peer: Peer) -> None:
+    """Reset as soon as something arrives; earlier, the connecting itself might be what fails."""
+    peer.sock.recv(1)
     peer.reset()
 
 
