@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 SECRET_VARIABLE = "SIMULATOR_WEBHOOK_SECRET"
 
+PollAfter = Annotated[
+    str | None,
+    typer.Option("--poll-after", metavar="D", help="Hint with unfinished work when to ask again, as 500ms."),
+]
+WebhookUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--webhook-url", metavar="URL", help=f"Send webhooks there, signed with {SECRET_VARIABLE} if set."
+    ),
+]
+
 
 @notes(
     "aijobs simulate --port 8787",
@@ -42,18 +53,8 @@ def simulate(
     latency: Annotated[
         str, typer.Option("--latency", metavar="L", help="How long an answer takes: 0.2, 200ms, 1s-3s.")
     ] = "0",
-    poll_after: Annotated[
-        str | None,
-        typer.Option(
-            "--poll-after", metavar="D", help="Hint with unfinished work when to ask again, as 500ms."
-        ),
-    ] = None,
-    webhook_url: Annotated[
-        str | None,
-        typer.Option(
-            "--webhook-url", metavar="URL", help=f"Send webhooks there, signed with {SECRET_VARIABLE} if set."
-        ),
-    ] = None,
+    poll_after: PollAfter = None,
+    webhook_url: WebhookUrl = None,
     show_faults: Annotated[
         bool, typer.Option("--faults", help="List the faults and how to write them.")
     ] = False,

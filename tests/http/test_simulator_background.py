@@ -171,6 +171,16 @@ def test_cancelled_may_turn_into_completed(http: httpx.Client) -> None:
     assert statuses(http, response_id, 3) == ["cancelled", "completed", "completed"]
 
 
+def test_cancelled_may_turn_into_completed_however_often_it_was_asked_after(http: httpx.Client) -> None:
+    response_id = begin(http, "cancelled_then_completed", simulator={"latency": 60})
+    statuses(http, response_id, 3)
+
+    cancelled = http.post(f"/v1/responses/{response_id}/cancel").json()
+
+    assert cancelled["status"] == "cancelled"
+    assert statuses(http, response_id, 2) == ["cancelled", "completed"]
+
+
 def test_an_unknown_response_is_not_found(http: httpx.Client) -> None:
     for answer in (
         polled(http, "resp_x"),

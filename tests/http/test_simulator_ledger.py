@@ -206,6 +206,7 @@ def test_a_simulator_that_was_asked_for_nonsense_does_not_start(wrong: dict[str,
 def test_a_reset_forgets_calls_responses_and_counts(simulator: RunningSimulator, http: httpx.Client) -> None:
     simulator.set_fault("429x1")
     response(http)
+    response(http, fault="500x1")
     response_id = response(http).json()["id"]
 
     assert http.post("/_reset").status_code == 204
@@ -213,6 +214,7 @@ def test_a_reset_forgets_calls_responses_and_counts(simulator: RunningSimulator,
     assert http.get("/_calls").json()["calls"] == []
     assert http.get(f"/v1/responses/{response_id}").status_code == 404
     assert response(http).status_code == 429
+    assert response(http, fault="500x1").status_code == 500
 
 
 def test_echo_pays_once_for_an_idempotency_key(http: httpx.Client, simulator: RunningSimulator) -> None:

@@ -9,12 +9,13 @@ from hashlib import sha256
 from typing import Any
 
 from aijobs.core.clock import Chance
+from aijobs.core.durations import parse_duration
 from aijobs.core.faults import parse_faults
 
 Body = dict[str, Any]
 
 _OUR_CALL = re.compile(r"aijobs-(?P<job>.+)-\d+")
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)(ms|s)?", re.ASCII)
+_SECONDS = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 
 class Api(StrEnum):
@@ -47,7 +48,7 @@ NO_LATENCY = Latency()
 
 
 def parse_latency(text: str) -> Latency:
-    """`0.2`, `200ms`, `1s-3s`. Raises ValueError."""
+    """Seconds or a duration, or two of them: `0.2`, `200ms`, `1s-3s`. Raises ValueError."""
     low, dash, high = text.strip().partition("-")
     latency = Latency(_seconds(low), _seconds(high) if dash else _seconds(low))
     if latency.high < latency.low:
@@ -56,10 +57,12 @@ def parse_latency(text: str) -> Latency:
 
 
 def _seconds(text: str) -> float:
-    match = _SECONDS.fullmatch(text.strip())
-    if not match:
-        raise ValueError(f"{text!r} is not a latency: write 0.2, 200ms, 2s or 100ms-2s")
-    return float(match[1]) / (1000 if match[2] == "ms" else 1)
+    if _SECONDS.fullmatch(text.strip()):
+        return float(text)
+    try:
+        return parse_duration(text.strip()).total_seconds()
+    except ValueError:
+        raise ValueError(f"{text!r} is not a latency: write 0.2, 200ms, 2s or 100ms-2s") from None
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not an accident

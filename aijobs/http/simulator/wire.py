@@ -101,7 +101,6 @@ def _nothing(_: Transport, __: Reply) -> None:
 def _rst(transport: Transport, _: Reply) -> None:
     connection: socket.socket = transport.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
 
 
 def _not_http(transport: Transport, _: Reply) -> None:
