@@ -19,6 +19,7 @@ from aijobs.store import jobs
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
 from tests.support.jobs import LEASE, claim_one, history, new_job, present, settings_of, succeed
+from tests.support.postgres import restartable_server
 from tests.support.wait import eventually
 from tests.support.workers import Heard, Latch, ScriptedProvider, drain, make_worker, running
 
@@ -305,3 +306,31 @@ def _paused(answer: Callable[[Call], Reply], *, at: int, then: Callable[[], None
         return answer(call)
 
     return script
+
+
+@pytest.mark.postgres
+def test_a_restart_of_the_server_loses_nothing(chance: Chance) -> None:
+    with restartable_server() as server:
+        store = open_store(server.server.url_of(), create=True)
+        ids, latch, log = enqueue(store, chance, 20), Latch(), Heard()
+
+        async def answer(call: Call) -> Reply:
+            await latch.passed()
+            return Done(result=f'"{call.job_id}"')
+
+        with running(store, ScriptedProvider(answer), log=log, concurrency=10) as one:
+            eventually(lambda: one.provider.count("submit") == 10)
+            server.stop()
+            latch.open.set()
+            eventually(lambda: one.crew.shift.unsaved == 10)
+            called_while_away = one.provider.count("submit")
+            server.start()
+            eventually(lambda: one.so_far.succeeded == 20, 30)
+            later = enqueue(store, chance, 1)
+            eventually(lambda: present(store, later[0]).status is Status.SUCCEEDED)
+        store.close()
+
+    assert called_while_away == 10
+    assert one.provider.count("submit") == 21
+    assert len(ids) == 20
+    assert log.fields_of(LogEvent.STORE_BACK)

@@ -7,6 +7,7 @@ skipped PostgreSQL test would look like a passed one.
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import itertools
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -87,24 +88,67 @@ class Server:
 
 
 @contextlib.contextmanager
-def running_server(url: str | None) -> Iterator[Server]:
-    """The server at *url* (from AIJOBS_TEST_POSTGRES), or one that lives as long as the block."""
+def running_server(url: str | None, *, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """The server at *url* (from AIJOBS_TEST_POSTGRES), or one that lives as long as the block.
+
+    *settings* go before ours, which are quick and forget everything when the machine fails.
+    """
     if url:
         yield Server(url=url.replace("postgres://", "postgresql://", 1))
         return
+    with _cluster() as (bin_dir, folder):
+        process = _start(bin_dir, folder, settings or {})
+        try:
+            yield _ready(process, folder)
+        finally:
+            _stop(process)
+
+
+class Restartable:
+    """A PostgreSQL that a test may take away and bring back."""
+
+    def __init__(self, bin_dir: Path, folder: Path) -> None:
+        self._start = functools.partial(_start, bin_dir, folder, {})
+        self._folder = folder
+        self._process = self._start()
+        self.server = _ready(self._process, folder)
+
+    def stop(self) -> None:
+        """End it, and every session with it."""
+        _stop(self._process)
+
+    def start(self) -> None:
+        """Bring it back, with everything that was committed."""
+        self._process = self._start()
+        _wait_until_ready(self._process, self._folder)
+
+
+@contextlib.contextmanager
+def restartable_server() -> Iterator[Restartable]:
+    """A server of this test's own."""
+    with _cluster() as (bin_dir, folder):
+        one = Restartable(bin_dir, folder)
+        try:
+            yield one
+        finally:
+            one.stop()
+
+
+@contextlib.contextmanager
+def _cluster() -> Iterator[tuple[Path, Path]]:
+    """Where the binaries are, and a folder with an empty cluster; removed at the end."""
     _remove_leftovers()
     folder = Path(tempfile.mkdtemp(prefix=f"aijobs-pg-{os.getpid()}-", dir=_short_tmp()))
     try:
         bin_dir = _usable_binaries(folder)
         _own(folder)
-        with _postmaster(bin_dir, folder) as server:
-            yield server
+        _init(bin_dir, folder)
+        yield bin_dir, folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _postmaster(bin_dir: Path, folder: Path) -> Iterator[Server]:
+def _init(bin_dir: Path, folder: Path) -> None:
     data = folder / "data"
     initdb = [
         bin_dir / "initdb",
@@ -120,18 +164,28 @@ def _postmaster(bin_dir: Path, folder: Path) -> Iterator[Server]:
     ]
     _run(initdb, folder)
     (data / "pg_hba.conf").write_text(_HBA)
-    settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
-    command = [str(bin_dir / "postgres"), "-D", str(data), "-k", str(folder), *settings]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
+
+
+def _start(bin_dir: Path, folder: Path, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    options = [f"--{name}={value}" for name, value in (_SETTINGS | settings).items()]
+    command = [str(bin_dir / "postgres"), "-D", str(folder / "data"), "-k", str(folder), *options]
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
             command, cwd=folder, stdout=log, stderr=log, preexec_fn=_die_with_parent, **_as_nobody()
         )  # fmt: skip
-    try:
-        _wait_until_ready(process, folder)
-        server = Server(url=_socket_url(folder), socket_dir=folder, pid=process.pid)
-        server.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{PASSWORD}'")
-        yield server
-    finally:
+
+
+def _ready(process: subprocess.Popen[bytes], folder: Path) -> Server:
+    _wait_until_ready(process, folder)
+    with psycopg.connect(_socket_url(folder, database="postgres"), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE aijobs")
+    server = Server(url=_socket_url(folder), socket_dir=folder, pid=process.pid)
+    server.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{PASSWORD}'")
+    return server
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
         process.send_signal(signal.SIGINT)  # "fast": sessions are ended, not waited for
         process.wait(timeout=30)
 
@@ -140,9 +194,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], folder: Path) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
-            with psycopg.connect(_socket_url(folder, database="postgres"), autocommit=True) as connection:
-                connection.execute("CREATE DATABASE aijobs")
-                return
+            psycopg.connect(_socket_url(folder, database="postgres")).close()
+            return
         except psycopg.OperationalError:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"PostgreSQL did not start:\n{(folder / 'log').read_text()}") from None

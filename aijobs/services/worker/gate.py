@@ -9,7 +9,7 @@ from aijobs.core.errors import StoreError
 from aijobs.core.log_events import Log, LogEvent
 
 _FIRST = timedelta(milliseconds=100)
-_CAP = timedelta(seconds=5)
+_CAP = timedelta(seconds=2)
 
 
 class StoreGate:
@@ -67,6 +67,6 @@ class StoreGate:
 
 
 def backoff(failures: int, chance: Chance) -> float:
-    """Seconds to wait after *failures* in a row: full jitter, up to 0.1 and doubling to 5."""
+    """Seconds to wait after *failures* in a row: full jitter, up to 0.1 and doubling to 2."""
     room: float = min(_CAP, _FIRST * 2 ** min(failures, 10)).total_seconds()
     return room * max(0.1, chance.random())
