@@ -36,6 +36,29 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.cancel_command:cancel",
         section=JOBS,
     ),
+    "tick": Entry(
+        help="Make a job for every schedule that has fallen due; safe every minute, on every machine.",
+        target="aijobs.cli.tick_command:tick",
+        section=JOBS,
+    ),
+    "schedule": Entry(
+        help="Show when schedules fire, and pause them.",
+        section=CONTROL,
+        commands={
+            "list": Entry(
+                help="List the schedules with their next fire times.",
+                target="aijobs.cli.schedule_commands:schedule_list",
+            ),
+            "preview": Entry(
+                help="Show when one fires, over days on which the clocks change.",
+                target="aijobs.cli.schedule_commands:schedule_preview",
+            ),
+            "pause": Entry(
+                help="Let one fire nothing.", target="aijobs.cli.schedule_commands:schedule_pause"
+            ),
+            "resume": Entry(help="End a pause.", target="aijobs.cli.schedule_commands:schedule_resume"),
+        },
+    ),
     "sweep": Entry(
         help="Find what fell through and put it right; safe at any time, on any machine.",
         target="aijobs.cli.sweep_command:sweep",

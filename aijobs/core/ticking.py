@@ -9,7 +9,7 @@ one that waits to be tried again has not.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from aijobs.core.cron import Schedule
@@ -23,6 +23,9 @@ STEPPED_BACK = timedelta(hours=1)
 
 RETIRED = ""
 """The fingerprint of a schedule that is no longer configured; when it comes back it begins afresh."""
+
+OPEN_END = datetime(9999, 1, 1, tzinfo=UTC)
+"""The end of a pause that lasts until somebody ends it."""
 
 _TICK = timedelta(microseconds=1)
 
@@ -84,7 +87,8 @@ def decide_tick(rule: Rule, state: State | None, now: datetime, *, live: bool = 
         return Decision(becomes=start.afresh, settled=_this_minute(state, now), note=start.note)
     if state and state.paused_until and state.paused_until > now:
         newest = rule.schedule.latest(start.after, now, 1)[0]
-        skip = Skip(window=newest, reason=f"paused until {_utc(state.paused_until)}", count=due)
+        end = "it is resumed" if state.paused_until == OPEN_END else _utc(state.paused_until)
+        skip = Skip(window=newest, reason=f"paused until {end}", count=due)
         return Decision(skipped=(skip,), becomes=_moved(rule, state, start, newest), note=start.note)
     wanted = _caught_up(rule, start.after, now)
     skipped = list(_missed(rule, start.after, wanted, due, now))

@@ -1,0 +1,108 @@
+"""The schedules as people look at them: when they fall due, what became of them; and their pauses."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from aijobs.core.cron import Schedule
+from aijobs.core.errors import StoreUnreachable
+from aijobs.core.model import Event
+from aijobs.core.settings import ScheduleSettings, Settings
+from aijobs.core.ticking import OPEN_END, State
+from aijobs.core.wallclock import LATEST, ClockChange
+from aijobs.services.scheduler import rule_of
+from aijobs.store import history, schedules
+from aijobs.store.engine import Store
+from aijobs.store.schedules import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fire:
+    """One fire time: in UTC, on the clock of the schedule's zone, and the clock change of that day if any."""
+
+    utc: datetime
+    local: datetime
+    change: ClockChange | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One schedule as seen at *now*, with its next fire times. *record* is None before the first tick."""
+
+    name: str
+    now: datetime
+    settings: ScheduleSettings
+    next: list[Fire]
+    previous: Fire | None
+    record: Record | None
+
+
+class Timetable:
+    """Looks up. *store* is asked for only by what needs it."""
+
+    def __init__(self, settings: Settings, store: Callable[[], Store]) -> None:
+        self.settings = settings
+        self._store = store
+
+    def entries(self, now: datetime, *, count: int) -> list[Entry]:
+        """Every schedule, by name. Without a store nothing is known of what became of them."""
+        records = self._records()
+        return [
+            self._entry(name, now, count=count, record=records.get(name))
+            for name in sorted(self.settings.schedules)
+        ]
+
+    def fires(self, name: str, after: datetime, *, count: int) -> list[Fire]:
+        """The next *count* fire times of one schedule, later than *after*. NotFound if there is none."""
+        schedule = rule_of(name, self.settings.schedule(name)).schedule
+        return [_fire(schedule, at) for at in islice(schedule.fires(after, LATEST), count)]
+
+    def pause(self, name: str, *, actor: str, reason: str, lasting: timedelta | None) -> datetime:
+        """Fire nothing for *lasting*, or until resumed; what falls due in it never fires. Returns its end."""
+        now = self._store().clock.now()
+        until = OPEN_END if lasting is None else now + lasting
+        self._set_pause(name, until, now, kind="schedule_paused", actor=actor, reason=reason)
+        return until
+
+    def resume(self, name: str, *, actor: str, reason: str) -> None:
+        """Fire again, from now on."""
+        now = self._store().clock.now()
+        self._set_pause(name, now, now, kind="schedule_resumed", actor=actor, reason=reason)
+
+    def _set_pause(
+        self, name: str, until: datetime, now: datetime, *, kind: str, actor: str, reason: str
+    ) -> None:
+        rule = rule_of(name, self.settings.schedule(name))
+        detail: dict[str, object] = {"schedule": name, "until": until.isoformat()}
+        first = State(fingerprint=rule.fingerprint, seen_at=now, paused_until=until)
+        with self._store().write() as tx:
+            if not schedules.begin(tx, name, first, now):
+                schedules.pause(tx, name, until, now)
+            history.add_events(tx, [Event(kind=kind, actor=actor, at=now, reason=reason, detail=detail)])
+
+    def _records(self) -> dict[str, Record]:
+        try:
+            store = self._store()
+        except StoreUnreachable:
+            return {}
+        with store.read() as tx:
+            return schedules.records(tx)
+
+    def _entry(self, name: str, now: datetime, *, count: int, record: Record | None) -> Entry:
+        settings = self.settings.schedule(name)
+        schedule = rule_of(name, settings).schedule
+        previous = schedule.previous_fire(now)
+        return Entry(
+            name=name,
+            now=now,
+            settings=settings,
+            next=self.fires(name, now, count=count),
+            previous=_fire(schedule, previous) if previous else None,
+            record=record,
+        )
+
+
+def _fire(schedule: Schedule, at: datetime) -> Fire:
+    local = schedule.local(at)
+    return Fire(utc=at, local=local, change=schedule.clock_change_on(local.date()))
