@@ -197,6 +197,19 @@ def clean_json(value: object, *, max_bytes: int = MAX_BYTES, max_depth: int = MA
     return _dumps({"aijobs_truncated": limits, "partial": cleaner.clean(value, 0)})
 
 
+def clean_parsed(value: object, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> str:
+    """As `clean_json`, several times as fast, for a *value* that was parsed from JSON.
+
+    Such a value shares nothing with itself and has texts for names, so it may simply be tried.
+    """
+    try:
+        text = dump_json(value)
+    except InvalidInput:
+        return clean_json(value, max_bytes=max_bytes, max_depth=max_depth)
+    in_order = 4 * len(text) <= max_bytes and text.count("[") + text.count("{") <= max_depth
+    return text if in_order else clean_json(value, max_bytes=max_bytes, max_depth=max_depth)
+
+
 _MARK_BYTES = 256  # of the wrapper, and of the brackets that close a value cut in its depths
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from aijobs.core.model import NO_USAGE, Usage
-from aijobs.core.payload import clean_json, clean_text
+from aijobs.core.payload import clean_parsed, clean_text
 
 _RAW_BYTES = 4096
 _LARGEST = 2**63 - 1  # of the databases' whole numbers
@@ -104,7 +104,7 @@ def normalise(kind: str, raw: object, *, service_tier: object = None, reported_c
         reasoning_tokens=_count(raw, shape.reasoning),
         service_tier=clean_text(tier, 60) if isinstance(tier, str) else None,
         reported_cost=_amount(cost),
-        raw=clean_json(raw, max_bytes=_RAW_BYTES),
+        raw=clean_parsed(raw, max_bytes=_RAW_BYTES),
     )
 
 

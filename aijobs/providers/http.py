@@ -12,7 +12,7 @@ from types import MappingProxyType
 from aijobs.core.classifier import classify_response, failure_of
 from aijobs.core.envelope import Form
 from aijobs.core.model import Done, ErrorClass, Failure, Reply
-from aijobs.core.payload import clean_json
+from aijobs.core.payload import clean_parsed
 from aijobs.providers.bodies import merged, text_of
 from aijobs.providers.contract import Call
 from aijobs.providers.endpoint import Endpoint, Exchange, Request
@@ -51,7 +51,7 @@ class HttpAdapter(Foreground):
         found = value_at(value, path)
         if found is _MISSING:
             return _no_result(exchange, path)
-        return Done(result=clean_json(found), facts=exchange.facts)
+        return Done(result=clean_parsed(found), facts=exchange.facts)
 
 
 def request_body(call: Call, form: str) -> object:

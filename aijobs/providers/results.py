@@ -13,7 +13,7 @@ from aijobs.core.answers import Usable, Working
 from aijobs.core.classifier import failure_of
 from aijobs.core.envelope import at
 from aijobs.core.model import CallFacts, Done, ErrorClass, Reply
-from aijobs.core.payload import clean_json
+from aijobs.core.payload import clean_parsed
 from aijobs.providers.contract import Call
 from aijobs.providers.endpoint import Exchange
 
@@ -32,7 +32,7 @@ def done(usable: Usable, facts: CallFacts, *, expects_json: bool, output: object
         result["output"] = output
     if usable.notes:
         result["notes"] = usable.notes
-    return Done(result=clean_json(result), facts=facts)
+    return Done(result=clean_parsed(result), facts=facts)
 
 
 def whole_answer(call: Call, exchange: Exchange, *, more: Callable[[object], object]) -> Reply:

@@ -12,6 +12,7 @@ from aijobs.core.payload import (
     CUT,
     check_schema,
     clean_json,
+    clean_parsed,
     clean_text,
     dump_json,
     input_hash,
@@ -223,6 +224,14 @@ def test_a_result_never_exceeds_its_limit_and_stays_json(value, limit):
 
     assert len(text.encode()) <= limit
     json.loads(text)
+
+
+@given(JSON_VALUES, st.integers(1024, 3000), st.integers(1, 6))
+def test_a_parsed_value_is_made_storable_in_the_same_way_as_any(value, max_bytes, max_depth):
+    for one in (value, [value] * 50, [value, "\ud800", float("nan")], ["x" * 900, value]):
+        quick = clean_parsed(one, max_bytes=max_bytes, max_depth=max_depth)
+
+        assert quick == clean_json(one, max_bytes=max_bytes, max_depth=max_depth)
 
 
 def test_a_result_above_the_limit_is_cut_and_says_so():
