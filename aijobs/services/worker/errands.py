@@ -10,7 +10,7 @@ from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import ErrorClass, Failure, Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished, Rescue
 from aijobs.services.worker.leases import Key, LeaseKeeper, Until
-from aijobs.store import claims, jobs, leases
+from aijobs.store import jobs, leases
 
 _REPAIR_AT_ONCE = 500
 
@@ -131,7 +131,7 @@ class Errands:
         answer.claims = self._coordinator.claim(request)
         if sum(not claim.resume for claim in answer.claims) >= request.slots > 0:
             return
-        with self._store.read() as tx:
-            answer.next_due = claims.next_due(tx)
-            if errand.drain is not None and not answer.claims:
+        answer.next_due = self._coordinator.next_start()
+        if errand.drain is not None and not answer.claims:
+            with self._store.read() as tx:
                 answer.drained = not leases.runnable(tx, errand.drain, self._coordinator.clock.now())
