@@ -10,6 +10,11 @@ _TAB = "indented by a tab: use spaces"
 _PLAIN_WORDS = {
     "mapping values are not allowed": "a colon where none can stand: quote the value, mind the indentation",
     "sequence entries are not allowed": "a dash where no list can begin: put it on a line of its own",
+    "did not find expected key": "the indentation does not fit what stands above it",
+    "expected <block end>": "the indentation does not fit what stands above it",
+    "expected node content": "a value is missing here, or a bracket stands in a wrong place",
+    "mapping keys are not allowed": "a ? where no key can begin: quote the value",
+    "comment or line break": "| and > begin a block of text on the next line: quote the value",
     "unexpected end of stream": "a quote that is never closed",
     "did not find expected ',' or": "a bracket that is never closed, or a comma is missing",
     "expected ',' or": "a bracket that is never closed, or a comma is missing",

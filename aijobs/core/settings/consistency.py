@@ -46,7 +46,7 @@ def _background(name: str, job_type: Mapping[str, Any], data: Mapping[str, Any])
     provider = _mapping(_mapping(data.get("providers")).get(_text(job_type.get("provider"))))
     able = provider.get("supports_background")
     if able is None:
-        able = provider.get("kind") in HAVE_BACKGROUND
+        able = _text(provider.get("kind")) in HAVE_BACKGROUND
     if job_type.get("background") is True and provider and not able:
         message = f"provider {job_type['provider']!r} (kind {provider.get('kind')}) has no background mode"
         yield Inconsistency(("types", name, "background"), message)
