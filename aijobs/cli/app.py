@@ -151,6 +151,11 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.doctor_command:doctor",
         section=SETUP,
     ),
+    "demo": Entry(
+        help="The whole story in a few seconds, on a temporary store.",
+        target="aijobs.cli.demo_command:demo",
+        section=SETUP,
+    ),
     "simulate": Entry(
         help="Run a provider that is not there, with the faults you ask for.",
         target="aijobs.cli.simulate_command:simulate",

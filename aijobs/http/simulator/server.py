@@ -72,7 +72,7 @@ class RunningSimulator:
 
     def __init__(self, simulator: Simulator, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self.port: int = port
         self._simulator = simulator
         self._server = _Server(simulator)
@@ -82,6 +82,11 @@ class RunningSimulator:
         self._thread.start()
         if not self._server.ready.wait(_PATIENCE):
             raise RuntimeError("the simulator did not start")
+
+    @property
+    def url(self) -> str:
+        """Where it answers, without a path."""
+        return self._url
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +103,10 @@ class RunningSimulator:
     def snapshot(self) -> dict[str, object]:
         """What `GET /_calls` shows: the calls, the counts, the most there were at once."""
         return self._inside(self._simulator.ledger.snapshot)
+
+    def asked(self) -> int:
+        """How many calls asked for work."""
+        return self._inside(self._simulator.ledger.submits.total)
 
     def billed(self, job: str | None = None) -> int:
         """How often the model did the work: in all, or for one job."""
