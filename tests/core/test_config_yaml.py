@@ -250,9 +250,9 @@ def test_free_data_keeps_the_text_of_what_parsers_disagree_on(config: ConfigFile
 
 _WORDS = st.sampled_from(
     [
-        "types", "providers", "p", "t", "kind", "provider", "simulator", "background", "notify", "retry", "<<",
-        "${X}", "null", "no", "-1", "1e999", ".nan", "2026-01-01", "5m", "*a", "&a", "!!int", "{", "}", "[", "]",
-        ",", "'", '"', "|", "#", "?", "é", "摘", "- ", ": ", " #", "\n", "\n  ", "\n    ", "\t", "---\n",
+        "types", "providers", "p", "t", "kind", "provider", "simulator", "background", "notify", "retry",
+        "<<", "${X}", "null", "no", "-1", "1e999", ".nan", "2026-01-01", "5m", "*a", "&a", "!!int",
+        "{", "}", "[", "]", ",", "'", '"', "|", "#", "?", "é", "摘", "- ", ": ", " #", "\n", "\n  ", "\n    ", "\t", "---\n",
     ]
 )  # fmt: skip
 
