@@ -22,6 +22,13 @@ for _name in [name for name in os.environ if name.startswith(("AIJOBS_", "PG"))]
 _BOTH = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the database in the report, so that a run without PostgreSQL can be told from a good one."""
+    for item in items:
+        if item.get_closest_marker("postgres"):
+            item.user_properties.append(("database", "postgresql"))
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     """Stands at 2026-01-01T00:00:00Z."""
