@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from aijobs.cli import demo_command
 from aijobs.cli.app import build
 from aijobs.cli.context import Context
+from aijobs.services.demo import DemoReport
 from tests.support.command_line import CommandLine, Result
 from tests.support.wait import eventually
 
@@ -146,3 +148,23 @@ def test_it_can_be_stopped_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_story_that_went_otherwise_says_so_and_fails(
+    run_bare: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = DemoReport(
+        steps=(),
+        fates=(),
+        provider_url="http://x:1",
+        calls=0,
+        billed=0,
+        seconds=0.1,
+        wrong=("a job is lost",),
+    )
+    monkeypatch.setattr(demo_command, "_play", lambda *_: report)
+
+    result = run_bare("demo", "--json")
+
+    assert (result.code, result.json["wrong"]) == (1, ["a job is lost"])
+    assert "warning: a job is lost" in result.err
