@@ -7,7 +7,7 @@ JSON is kept as text, byte for byte, so that both databases give back what was p
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Index, Integer, MetaData
+from sqlalchemy import BigInteger, Connection, DateTime, Dialect, Index, Integer, MetaData, event
 from sqlalchemy.types import UserDefinedType
 
 metadata = MetaData(
@@ -54,4 +54,16 @@ def one_of(column: str, *values: str) -> str:
 
 def partial_index(name: str, *columns: Any, where: Any, unique: bool = False) -> Index:
     """An index over the rows that *where* names, on both databases."""
-    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+    return Index(name, *columns, unique=unique, info={"where": where})
+
+
+@event.listens_for(metadata, "before_create")
+def _say_where(target: MetaData, connection: Connection, **_: Any) -> None:
+    """Tell the dialect in use what an index is partial to.
+
+    To name both dialects in the index itself would load both, drivers included, with every command.
+    """
+    for table in target.tables.values():
+        for index in table.indexes:
+            if "where" in index.info:
+                index.dialect_options[connection.dialect.name]["where"] = index.info["where"]
