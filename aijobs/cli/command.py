@@ -6,7 +6,7 @@ examples and exit codes in each `--help`, a top-level help that imports no comma
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,7 @@ class Group(_Parameters, TyperGroup):
 
     def __init__(self, *, entries: Mapping[str, Entry], **attributes: Any) -> None:
         super().__init__(rich_markup_mode=None, **attributes)
+        spare_conversion(self.params)
         self.entries = entries
         self.commands = _Lazy(entries)
 
@@ -182,6 +183,31 @@ class _Once:
         return options, rest, order
 
 
+class _OnDemand:
+    """Stands where typer keeps what converts a value, and lets typer make that only when a value needs it.
+
+    It would make one with pydantic for every option there is, given or not, which takes long.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """As typer's: text stays text, what is not given is None or empty, the rest is converted by typer."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if value is param.default or (param.type_descriptor.annotation is str and isinstance(value, str)):
+            return value
+        vars(param)["_runtime_param"] = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+_ON_DEMAND = _OnDemand()
+
+
+def spare_conversion(params: Iterable[Any]) -> None:
+    """Let *params* be converted only when they are given and are not text."""
+    for param in params:
+        vars(param)["_runtime_param"] = _ON_DEMAND
+
+
 def load(name: str, entry: Entry) -> Command | Group:
     """Make *entry* a command by importing its function; a group imports nothing but its own function."""
     own = _command(name, entry) if entry.target else None
@@ -205,6 +231,7 @@ def _command(name: str, entry: Entry) -> Command:
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
     command.params.extend(global_parameters())
+    spare_conversion(command.params)
     command.notes = function.__dict__.get("notes")
     return command
 

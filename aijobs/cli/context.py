@@ -1,7 +1,8 @@
 """What a command works with: settings, store, coordinator, printer, clock; each made when first asked for."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -68,6 +69,10 @@ class Context:
     @cached_property
     def settings(self) -> "Settings":
         """The whole configuration: flag over environment over file over default. Raises ConfigError."""
+        with _without_plugins():
+            return self._load_settings()
+
+    def _load_settings(self) -> "Settings":
         from aijobs.core.config import load
 
         return load(self.config_path, environ=self.environ, database=self.database)
@@ -110,6 +115,20 @@ class Context:
         if store.created:
             self.printer.say(f"created the job store {store.location}")
         return store
+
+
+@contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Keep pydantic from searching every installed package for plugins that would change our models."""
+    kept = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    try:
+        yield
+    finally:
+        if kept is None:
+            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+        else:
+            os.environ["PYDANTIC_DISABLE_PLUGINS"] = kept
 
 
 def context_of(ctx: typer.Context) -> Context:

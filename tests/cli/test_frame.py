@@ -243,7 +243,7 @@ def _loaded(*args: str, environ: dict[str, str]) -> set[str]:
     """The top-level modules in a process that ran *args*."""
     program = (
         "import sys\n"
-        "from aijobs.cli.main import run\n"
+        "from aijobs.cli.program import run\n"
         f"code = run({list(args)!r})\n"
         "print('\\n'.join(sorted({n.split('.')[0] for n in sys.modules})), file=sys.stderr)\n"
         "sys.exit(code)"

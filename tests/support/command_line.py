@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aijobs.cli.main import run
+from aijobs.cli.program import run
 from aijobs.core.clock import Clock
 
 ROOT = Path(__file__).resolve().parents[2]

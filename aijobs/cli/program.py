@@ -1,0 +1,109 @@
+"""One command line, run: the place where an error becomes a message, a hint, JSON and an exit code."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import typer
+
+from aijobs.cli.app import build
+from aijobs.cli.context import Context
+from aijobs.core.clock import Chance, Clock
+from aijobs.core.errors import AijobsError, Interrupted, UsageError
+
+BROKEN_PIPE = 141
+"""What a shell reports of a program that SIGPIPE ended: nobody reads our output any more."""
+
+
+class UnexpectedError(AijobsError):
+    """Something nobody foresaw. An exception's text may hold a job's input: only type and place are said."""
+
+    kind = "internal"
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    clock: Clock | None = None,
+    chance: Chance | None = None,
+) -> int:
+    """Run one command line and return its exit code."""
+    context = Context(environ=environ, clock=clock, chance=chance)
+    try:
+        code = _run(list(argv), context)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _stop_writing()
+        return BROKEN_PIPE
+    return code
+
+
+def _run(argv: list[str], context: Context) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a letter the terminal lacks must not end the command
+    try:
+        return _invoke(argv, context)
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return _report(Interrupted("interrupted"), argv, context)
+    except AijobsError as error:
+        return _report(error, argv, context)
+    except typer.TyperException as error:
+        return _report(_usage(error), argv, context)
+    except Exception as error:
+        return _report_bug(error, argv, context)
+    finally:
+        context.close()
+
+
+def _invoke(argv: list[str], context: Context) -> int:
+    program = build()
+    if "_AIJOBS_COMPLETE" in context.environ:
+        program.main(argv, prog_name="aijobs")  # prints completions and exits
+    try:
+        with program.make_context("aijobs", argv, obj=context) as ctx:
+            return int(program.invoke(ctx) or 0)
+    except typer.Exit as end:  # --help and --version
+        return end.exit_code
+
+
+def _usage(error: typer.TyperException) -> AijobsError:
+    """A fault in the words of the command line, with what was probably meant."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "aijobs")
+    alike = getattr(error, "possibilities", None)
+    hint = f"did you mean {' or '.join(alike)}?" if alike else f"{command} --help"
+    return UsageError(
+        str(getattr(error, "message", "")) if alike else error.format_message().rstrip("."), hint=hint
+    )
+
+
+def _report(error: AijobsError, argv: Sequence[str], context: Context) -> int:
+    if "--json" in argv:  # the fault may lie before it was parsed
+        context.flags["json"] = True
+    context.printer.error(error)
+    return error.exit_code
+
+
+def _report_bug(error: Exception, argv: Sequence[str], context: Context) -> int:
+    import traceback
+
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119
+    if context.flags.get("verbose"):
+        from aijobs.core.redaction import redact
+
+        print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
+    hint = "this is a bug in aijobs; -v shows where it comes from"
+    return _report(UnexpectedError(f"unexpected {type(error).__name__} at {where}", hint=hint), argv, context)
+
+
+def _stop_writing() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
