@@ -16,6 +16,7 @@ from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Adapter
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.notifier import Notifier
 from aijobs.services.worker.attempt import Stop
 from aijobs.services.worker.attempts import Attempts
 from aijobs.services.worker.calls import Calls
@@ -24,6 +25,7 @@ from aijobs.services.worker.errands import Errand, Errands
 from aijobs.services.worker.gate import StoreGate
 from aijobs.services.worker.lane import Lane
 from aijobs.services.worker.leases import Key, LeaseKeeper
+from aijobs.services.worker.messenger import Messenger
 from aijobs.services.worker.options import WorkerOptions, WorkerReport
 from aijobs.services.worker.permit import Permit
 from aijobs.services.worker.python_context import Desk
@@ -85,6 +87,7 @@ class Crew:
             calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
             may_call=permit.may_call,
         )  # fmt: skip
+        self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
         self._errands = Errands(coordinator, self.keeper, worker=name, log=log)
         types = options.types or tuple(settings.types)
         self.shift = Shift(
@@ -101,6 +104,7 @@ class Crew:
         await self._lane.run(self._limits.learn)
         self._wake = await self._wake_lane.run(lambda: Wake(self._store))
         self.keeper.start()
+        self._messenger.start()
         self._log.emit(
             LogEvent.WORKER_STARTED, worker=self._name, concurrency=self._options.concurrency,
             types=self._options.types, store=self._store.location, pid=os.getpid(), version=__version__,
@@ -145,6 +149,7 @@ class Crew:
         """End the side tasks, sign off, and close what was opened. Never raises: the work is done."""
         self.stop_watching()
         self.keeper.stop(timeout=_LEAVE_SECONDS)
+        self._messenger.stop(timeout=_LEAVE_SECONDS)
         self._lane.submit(lambda: self._note_state("stopped"))
         if self._wake is not None:
             self._wake_lane.submit(self._wake.close)  # may wait for a server that does not answer
