@@ -1,0 +1,61 @@
+"""Running a transaction again when the database itself gave up on it: a deadlock, a conflict of two writers.
+
+Nothing of such a transaction happened, so to run it again is always right. A lost connection is another matter
+(it may have been committed) and is left to the caller, as is a lock that nobody lets go of.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import Connection
+
+from aijobs.core.clock import Chance
+from aijobs.core.errors import StoreError
+from aijobs.store.engine import Store
+from aijobs.store.translate import code_of
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+"""How often a transaction is run at most."""
+
+_LONGEST = (
+    0.05  # seconds before the second attempt, doubled before each further one; the pause is a random part
+)
+
+
+def write(
+    store: Store,
+    work: Callable[[Connection], T],
+    *,
+    chance: Chance,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """What *work* returns, run in a transaction of its own that commits; the last StoreError when none does.
+
+    *work* must do nothing but talk to the transaction, for it may run several times.
+    """
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt  # 40 ms that most commands can save
+
+    def pause(state: "RetryCallState") -> float:
+        return chance.random() * _LONGEST * 2 ** (state.attempt_number - 1)
+
+    def once() -> T:
+        with store.write() as tx:
+            return work(tx)
+
+    again = Retrying(
+        retry=retry_if_exception(gave_up), stop=stop_after_attempt(ATTEMPTS), wait=pause, sleep=sleep, reraise=True
+    )  # fmt: skip
+    return again(once)
+
+
+def gave_up(error: BaseException) -> bool:
+    """Whether the database rolled the transaction back of its own accord (SQLSTATE class 40)."""
+    if not isinstance(error, StoreError) or error.__cause__ is None:
+        return False
+    return (code_of(error.__cause__) or "").startswith("40")
