@@ -1,7 +1,7 @@
 """Running a transaction again when the database itself gave up on it: a deadlock, a conflict of two writers.
 
-Nothing of such a transaction happened, so to run it again is always right. A lost connection is another matter
-(it may have been committed) and is left to the caller, as is a lock that nobody lets go of.
+Nothing of such a transaction happened, so to run it again is always right. A lost connection is another
+matter (it may have been committed) and is left to the caller, as is a lock that nobody lets go of.
 """
 
 import time
@@ -23,9 +23,7 @@ T = TypeVar("T")
 ATTEMPTS = 5
 """How often a transaction is run at most."""
 
-_LONGEST = (
-    0.05  # seconds before the second attempt, doubled before each further one; the pause is a random part
-)
+_LONGEST = 0.05  # seconds before the second attempt, doubled with each; the pause is a random part of it
 
 
 def write(
@@ -42,15 +40,15 @@ def write(
     from tenacity import Retrying, retry_if_exception, stop_after_attempt  # 40 ms that most commands can save
 
     def pause(state: "RetryCallState") -> float:
-        return chance.random() * _LONGEST * 2 ** (state.attempt_number - 1)
+        longest: float = _LONGEST * 2 ** (state.attempt_number - 1)
+        return chance.random() * longest
 
     def once() -> T:
         with store.write() as tx:
             return work(tx)
 
-    again = Retrying(
-        retry=retry_if_exception(gave_up), stop=stop_after_attempt(ATTEMPTS), wait=pause, sleep=sleep, reraise=True
-    )  # fmt: skip
+    stop = stop_after_attempt(ATTEMPTS)
+    again = Retrying(retry=retry_if_exception(gave_up), stop=stop, wait=pause, sleep=sleep, reraise=True)
     return again(once)
 
 

@@ -30,6 +30,12 @@ from sqlalchemy import BigInteger, DateTime, Index, Integer, MetaData, Text
 
 '''
 
+_PARTIAL = '''\
+def partial_index(name: str, *columns: Any, where: Any, unique: bool = False) -> Index:
+    """An index over the rows that *where* names, on both databases."""
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+'''
+
 
 def _between(text: str, first: str, end: str | None = None) -> str:
     return text[text.index(first) : text.index(end) if end else None]
@@ -39,7 +45,7 @@ def render() -> dict[str, str]:
     """The text of each module, by its file name."""
     source = Path(tables.__file__).parent
     columns = (source / "columns.py").read_text()
-    types = _between(columns, "Instant = ").replace("IsoText()", "Text()")
+    types = _between(columns, "Instant = ", "def partial_index").replace("IsoText()", "Text()") + _PARTIAL
     columns = _COLUMNS + _between(columns, "metadata = ", "def to_text") + types
     files = {"__init__.py": _INIT, "columns.py": columns}
     for name in ("aftermath.py", "operation.py", "work.py"):

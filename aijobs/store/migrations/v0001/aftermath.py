@@ -56,6 +56,7 @@ replays = Table(
     Column("owner_token", Counter, nullable=False, server_default="0"),
     Column("stopped_because", Text),
     Column("finished_at", Instant),
+    Column("leg_from", Integer, nullable=False, server_default="0"),  # batches before do not count
     CheckConstraint(
         one_of("state", "planned", "running", "interrupted", "stopped", "done", "aborted"), name="state"
     ),
@@ -72,6 +73,7 @@ replay_items = Table(
     Column("error_class", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("reason", Text),
+    Column("batch", Integer),
     Column("replayed_at", Instant),
     PrimaryKeyConstraint("replay_id", "job_id"),
     UniqueConstraint("replay_id", "position"),
