@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from aijobs.core.clock import seeded_chance
-from aijobs.http.simulator import RunningSimulator, start_in_thread
+from aijobs.http.simulator import RunningSimulator, server, start_in_thread
 from tests.support.asking import chat, echo, message, response
 from tests.support.wait import eventually
 
@@ -282,6 +282,23 @@ def test_a_closed_simulator_still_tells_what_it_was_asked() -> None:
     assert [call.status for call in own.calls()] == [200]
     with pytest.raises(httpx.ConnectError):
         httpx.post(f"{own.url}/v1/echo", json={}, trust_env=False)
+
+
+def test_answers_in_two_pieces_do_not_wait_for_nagle() -> None:
+    with server.listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_closing_forgets_webhooks_that_are_still_to_come() -> None:
+    with (
+        start_in_thread(webhook_url="http://127.0.0.1:9/") as own,
+        httpx.Client(base_url=own.url, trust_env=False) as http,
+    ):
+        response(http, background=True, fault="webhook_late=60")
+        response(http, background=True, simulator={"latency": 60})
+        eventually(lambda: own.snapshot()["running"] == {"all": 1, "model:m": 1})
+
+    assert own.snapshot()["webhooks"] == []
 
 
 def test_a_port_that_is_taken_is_an_error(simulator: RunningSimulator) -> None:

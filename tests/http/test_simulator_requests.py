@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aijobs.core.clock import seeded_chance
@@ -36,6 +36,7 @@ def asked(body: dict[str, Any], headers: dict[str, str] | None = None, api: Api 
     return understand(api, given_headers, raw=json.dumps(full).encode(), request_id="req_1")
 
 
+@settings(deadline=None)
 @given(api=st.sampled_from(list(Api)), body=st.dictionaries(NAMES, VALUES, max_size=8))
 def test_no_json_object_is_more_than_refused(api: Api, body: dict[str, Any]) -> None:
     try:

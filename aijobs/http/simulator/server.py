@@ -50,10 +50,11 @@ def start_in_thread(
         models=models,
     )
     simulator = Simulator(settings, clock=clock or SystemClock(), chance=chance or system_chance())
-    return RunningSimulator(simulator, _listen(host, port))
+    return RunningSimulator(simulator, listen(host, port))
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts on *host* and *port*. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named, because asyncio turns Nagle's delay (40 ms an answer) off only where it is.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
