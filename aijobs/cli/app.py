@@ -116,6 +116,12 @@ COMMANDS: Mapping[str, Entry] = {
             "show": Entry(
                 help="Show everything about one.", target="aijobs.cli.deadletter_commands:deadletter_show"
             ),
+            "replay": Entry(
+                help="Run some again: a preview, a canary, then batches.",
+                target="aijobs.cli.replay_commands:replay",
+            ),
+            "replays": Entry(help="List plans and replays.", target="aijobs.cli.replay_commands:replay_list"),
+            "abort": Entry(help="End a replay for good.", target="aijobs.cli.replay_commands:replay_abort"),
             "close": Entry(
                 help="Say that some will not be replayed, and why.",
                 target="aijobs.cli.deadletter_commands:deadletter_close",

@@ -27,7 +27,7 @@ from aijobs.store import dead_letters
 from aijobs.store.dead_letters import DeadLetter, DeadLetterFilter, Group
 
 _COLUMNS = ("JOB", "TYPE", "USER", "ERROR", "ATTEMPTS", "DIED", "STATE", "REASON")
-Jobs = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="The ids of dead letters.")]
+Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB", help="The ids of dead letters.")]
 All = Annotated[bool, typer.Option("--all", help="Every open dead letter; said, because it is many.")]
 
 

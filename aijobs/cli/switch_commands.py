@@ -13,7 +13,7 @@ from aijobs.core.errors import UsageError
 from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
 from aijobs.services.switching import Switching
 
-Types = Annotated[list[str] | None, typer.Argument(metavar="[TYPE]...", help="Job types.")]
+Types = Annotated[list[str] | None, typer.Argument(metavar="TYPE", help="Job types.")]
 All = Annotated[bool, typer.Option("--all", help="Every type.")]
 Below = Annotated[
     int | None, typer.Option("--below-priority", metavar="N", help="Only jobs of a lower priority than this.")

@@ -1,0 +1,314 @@
+"""`aijobs deadletter replay|replays|abort`: bring dead letters back, carefully."""
+
+import os
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.deadletter_commands import All, Jobs, chosen
+from aijobs.cli.options import (
+    Actor,
+    ErrorClassFilter,
+    Preview,
+    Reason,
+    Since,
+    TypeFilter,
+    Until,
+    UserFilter,
+    Yes,
+)
+from aijobs.cli.progress import Progress
+from aijobs.core.durations import Rate, format_duration, parse_rate
+from aijobs.core.errors import UsageError
+from aijobs.core.replaying import Check, ReplayOptions
+from aijobs.services.replay import Outcome, Plan, PlannedGroup, Planner, Runner, RunReport
+from aijobs.store import replays
+from aijobs.store.dead_letters import DeadLetterFilter
+
+_NO_LIMIT = 1_000_000
+_FINISHED = ("succeeded", "failed", "skipped")
+
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, those that died first.")
+]
+OptionalReason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with every job that is replayed.")
+]
+
+
+PlanId = Annotated[str | None, typer.Option("--plan", metavar="ID", help="Run exactly this plan.")]
+Resume = Annotated[
+    str | None, typer.Option("--resume", metavar="ID", help="Go on with an interrupted or stopped replay.")
+]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", metavar="N", min=1, max=10_000, help="Jobs in a batch.")
+]
+AtRate = Annotated[str, typer.Option("--rate", metavar="RATE", help="Jobs over time: 1/s, 30/m.")]
+Canary = Annotated[int, typer.Option("--canary", metavar="N", min=0, help="Jobs that go first, alone.")]
+Ramp = Annotated[bool, typer.Option("--ramp", help="Double the batches from the canary on.")]
+Ratio = Annotated[
+    float, typer.Option("--max-failure-ratio", metavar="F", min=0, max=1, help="Stop above this share.")
+]
+
+
+@notes(
+    "aijobs deadletter replay --type summarize --error-class unavailable --preview",
+    "aijobs deadletter replay --plan 019b7d6e-… --reason 'INC-1234 is over'",
+    "aijobs deadletter replay --resume 019b7d6e-…",
+    exits={
+        0: "everything that was planned has succeeded; a preview found nothing in the way",
+        1: "finished with failures, or stopped; a preview found blockers; you said no",
+        3: "no such plan or job",
+        4: "the plan is stale, has ended, or is being carried out by somebody else",
+        5: "the store cannot be reached",
+    },
+)
+def replay(
+    ctx: typer.Context, job_ids: Jobs = None, type_name: TypeFilter = None,
+    error_class: ErrorClassFilter = None, user: UserFilter = None, since: Since = None, until: Until = None,
+    limit: Limit = None, everything: All = False, preview: Preview = False,
+    plan_id: PlanId = None, resume: Resume = None, batch_size: BatchSize = 10, rate: AtRate = "1/s",
+    canary: Canary = 1, ramp: Ramp = False, max_failure_ratio: Ratio = 0.2,
+    reason: OptionalReason = None, yes: Yes = False, actor: Actor = None,
+) -> int:  # fmt: skip
+    """Run dead letters again: a canary first, then batches, each after the one before has settled.
+
+    --preview stores a plan and shows what it would do, and why not the rest; --plan runs exactly that. It
+    stops by itself when the failures come back or a provider is unwell. Ctrl-C leaves it resumable.
+    """
+    context = context_of(ctx)
+    filters = (type_name, error_class, user, since, until, limit)
+    if resume or plan_id:
+        if (
+            (resume and plan_id)
+            or job_ids
+            or preview
+            or everything
+            or any(one is not None for one in filters)
+        ):
+            raise UsageError("--plan and --resume stand alone: the plan says which jobs")
+        return _carry_out(
+            context, plan_id or resume or "", context.actor(actor), fresh=plan_id is not None, yes=yes
+        )
+    wanted = chosen(
+        context, job_ids, type_name=type_name, error_class=error_class, user=user, since=since, until=until
+    )
+    options = ReplayOptions(
+        batch_size=batch_size, rate=_rate(rate), canary=canary, ramp=ramp, max_failure_ratio=max_failure_ratio
+    )
+    plan = _plan(context, wanted, options, everything=everything, limit=limit, actor=actor, reason=reason)
+    if preview or plan.replayable == 0:
+        context.printer.emit(plan_shape(plan), lambda: _print_plan(context, plan))
+        return 1 if plan.blocked else 0
+    if not context.json:
+        _print_plan(context, plan)
+    return _carry_out(context, plan.id, context.actor(actor), fresh=True, yes=yes)
+
+
+@notes("aijobs deadletter replays --json", exits={0: "listed", 5: "the store cannot be reached"})
+def replay_list(ctx: typer.Context) -> None:
+    """List plans and replays, the newest first, with how far they have come."""
+    context = context_of(ctx)
+    with context.store.read() as tx:
+        found = [(one, replays.progress(tx, one.id)) for one in replays.newest(tx, 50)]
+    rows = [
+        (one.id, one.state, p.planned, p.replayed, p.succeeded, p.failed, p.skipped, one.actor,
+         one.created_at, one.stopped_because)
+        for one, p in found
+    ]  # fmt: skip
+    names = ("replay", "state", "planned", "running", "succeeded", "failed", "skipped", "actor", "created_at",
+             "stopped_because")  # fmt: skip
+    columns = ("REPLAY", "STATE", "PLANNED", "RUNNING", "SUCCEEDED", "FAILED", "SKIPPED", "BY", "MADE", "WHY")
+    context.printer.emit(
+        {"replays": [dict(zip(names, row, strict=True)) for row in rows]},
+        lambda: context.printer.table(columns, rows, empty="no replays"),
+    )
+
+
+@notes(
+    "aijobs deadletter abort 019b7d6e-… --reason 'wrong set'",
+    exits={0: "aborted", 3: "no such replay", 4: "it has ended already", 5: "the store cannot be reached"},
+)
+def replay_abort(
+    ctx: typer.Context,
+    replay_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the replay.")],
+    reason: Reason,
+    actor: Actor = None,
+) -> None:
+    """End a replay for good. Jobs that it has replayed go on; the rest stay dead letters."""
+    context = context_of(ctx)
+    _runner(context, context.actor(actor)).abort(replay_id, reason=reason)
+    context.printer.emit(
+        {"replay": replay_id, "state": "aborted"}, lambda: context.printer.line(f"aborted {replay_id}")
+    )
+
+
+# --- Planning ---------------------------------------------------------------------------------------
+
+
+def _plan(
+    context: Context, wanted: DeadLetterFilter, options: ReplayOptions, *, everything: bool,
+    limit: int | None, actor: str | None, reason: str | None,
+) -> Plan:  # fmt: skip
+    if wanted.empty and not everything and limit is None:
+        raise UsageError(
+            "say which: jobs, a filter, --limit, or --all", hint="--preview shows what it would be"
+        )
+    planner = Planner(context.store, context.settings, chance=context.chance)
+    return planner.plan(wanted, options, limit=limit or _NO_LIMIT, actor=context.actor(actor), reason=reason)
+
+
+def _rate(text: str) -> Rate:
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise UsageError(f"--rate: {error}") from None
+
+
+def plan_shape(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON: counts first, the jobs and batches behind them beside."""
+    return {
+        "plan": plan.id,
+        "replayable": plan.replayable,
+        "skipped": len(plan.skipped),
+        "groups": [_group_shape(group) for group in plan.groups],
+        "checks": [_check_shape(check) for check in plan.checks],
+        "batches": len(plan.batches),
+        "estimated_seconds": plan.estimated.total_seconds(),
+        "batch_sizes": list(plan.batches),
+        "skipped_jobs": [{"job_id": one.job_id, "reason": one.reason} for one in plan.skipped],
+        "expires_at": plan.expires_at,
+    }
+
+
+def _group_shape(group: PlannedGroup) -> dict[str, Any]:
+    return {
+        "type": group.type, "error_class": group.error_class, "count": group.count,
+        "replayable": group.replayable, "oldest": group.oldest, "newest": group.newest,
+        "verdict": group.verdict, "checks": [_check_shape(check) for check in group.checks],
+    }  # fmt: skip
+
+
+def _check_shape(check: Check) -> dict[str, Any]:
+    return {"check": check.check, "ok": check.ok, "evidence": check.evidence}
+
+
+def _print_plan(context: Context, plan: Plan) -> None:
+    printer = context.printer
+    printer.table(
+        ("TYPE", "ERROR", "COUNT", "REPLAYABLE", "OLDEST", "NEWEST", "VERDICT"),
+        [(g.type, g.error_class, g.count, g.replayable, g.oldest, g.newest, g.verdict) for g in plan.groups],
+        empty="no dead letters",
+    )
+    if plan.checks:
+        printer.section("checks")
+        rows = [("ok" if check.ok else "BAD", check.check, check.evidence) for check in plan.checks]
+        printer.table(("", "CHECK", "EVIDENCE"), rows)
+    if plan.skipped:
+        printer.section("skipped", len(plan.skipped))
+        reasons = Counter(one.reason for one in plan.skipped)
+        printer.table(("COUNT", "WHY"), [(count, why) for why, count in reasons.most_common(20)])
+    printer.section("plan")
+    printer.fields(
+        [
+            ("id", plan.id),
+            ("replayable", plan.replayable),
+            ("batches", f"{len(plan.batches)} ({_sizes(plan.batches)})" if plan.batches else "none"),
+            ("at the rate", format_duration(plan.estimated)),
+            ("may be run until", plan.expires_at),
+        ]
+    )
+    if plan.replayable:
+        printer.say(f"to run exactly this: aijobs deadletter replay --plan {plan.id}")
+
+
+def _sizes(batches: Sequence[int]) -> str:
+    shown = ", ".join(map(str, batches[:6]))
+    return f"{shown}, ..." if len(batches) > 6 else shown
+
+
+# --- Running ----------------------------------------------------------------------------------------
+
+
+def _carry_out(context: Context, replay_id: str, actor: str, *, fresh: bool, yes: bool) -> int:
+    runner = _runner(context, actor)
+    if fresh:
+        runner.check_fresh(replay_id)
+    with context.store.read() as tx:
+        before = replays.progress(tx, replay_id)
+    left = before.planned + before.replayed
+    if not context.printer.confirm(f"Replay {left} dead letters?", yes=yes):
+        return 1
+    skipped: list[Outcome] = []
+    with _stoppable() as stop, context.printer.progress("replay", total=left) as progress:
+        hear = _Listener(context, progress, skipped)
+        report = runner.run(replay_id, hear=hear, stop=stop)
+    _print_report(context, report, skipped)
+    if report.state == "interrupted":
+        context.printer.say(f"go on with: aijobs deadletter replay --resume {replay_id}")
+        return 130
+    return 0 if report.state == "done" and report.progress.failed == 0 else 1
+
+
+class _Listener:
+    """One line an outcome, and a step of the bar for each job that is done with."""
+
+    def __init__(self, context: Context, progress: Progress, skipped: list[Outcome]) -> None:
+        self._context = context
+        self._progress = progress
+        self._skipped = skipped
+
+    def __call__(self, outcome: Outcome) -> None:
+        if outcome.state == "skipped":
+            self._skipped.append(outcome)
+        if not self._context.json:
+            why = f": {outcome.reason}" if outcome.reason else ""
+            self._context.printer.line(f"{outcome.job_id}  {outcome.state}{why}")
+        if outcome.state in _FINISHED:
+            self._progress.advance()
+
+
+def _print_report(context: Context, report: RunReport, skipped: Sequence[Outcome]) -> None:
+    done = report.progress
+    document = {
+        "replay": report.replay, "plan": report.replay, "state": report.state,
+        "replayed": done.replayed + done.succeeded + done.failed, "succeeded": done.succeeded,
+        "failed": done.failed, "skipped": [{"job_id": o.job_id, "reason": o.reason} for o in skipped],
+        "stopped_because": report.stopped_because, "left": done.planned,
+    }  # fmt: skip
+    counts = [(name, document[name]) for name in ("state", "replayed", "succeeded", "failed")]
+    counts += [("skipped", done.skipped), ("left", done.planned), ("stopped because", report.stopped_because)]
+    context.printer.emit(document, lambda: context.printer.fields(counts))
+
+
+def _runner(context: Context, actor: str) -> Runner:
+    owner = f"{socket.gethostname()}-{os.getpid()}"
+    return Runner(context.store, context.coordinator, owner=owner, actor=actor)
+
+
+@contextmanager
+def _stoppable() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second one ends the program as usual."""
+    stop = threading.Event()
+    kept: dict[int, Any] = {}
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        stop.set()
+        signal.signal(number, kept[number])
+
+    for wanted in (signal.SIGINT, signal.SIGTERM):
+        kept[wanted] = signal.signal(wanted, ask)
+    try:
+        yield stop
+    finally:
+        for number in kept:
+            signal.signal(number, kept[number])

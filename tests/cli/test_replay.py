@@ -1,0 +1,153 @@
+"""`deadletter replay` from the command line: preview, plan, run, stop, resume, abort."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from aijobs.core.clock import seeded_chance
+from aijobs.core.model import ErrorClass, Status
+from aijobs.services.coordinator import Coordinator
+from aijobs.store.engine import open_store
+from tests.support.command_line import command
+from tests.support.jobs import claim_some, fail, new_job, present, settings_of
+from tests.support.wait import eventually
+from tests.support.workers import running
+
+FAST = ("--rate", "1000/s", "--yes")
+
+
+@pytest.fixture
+def fresh(database_url):
+    store = open_store(database_url, create=True)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def run(run_fresh, tmp_path):
+    (tmp_path / "aijobs.yaml").write_text(
+        'providers: {p: {kind: python, callable: "builtins:str"}}\ntypes: {t: {provider: p}}\n'
+    )
+    return run_fresh
+
+
+def die(store, count: int, **changes) -> list[str]:
+    coordinator = Coordinator(store, settings_of(), chance=seeded_chance(1))
+    made = [
+        coordinator.enqueue(new_job({"n": n}, max_attempts=1, **changes), actor="t").job.id
+        for n in range(count)
+    ]
+    for claim in claim_some(coordinator, count):
+        fail(coordinator, claim.job, ErrorClass.BAD_RESPONSE)
+    return made
+
+
+def test_a_preview_prints_the_plan_and_changes_nothing(run, fresh):
+    dead = die(fresh, 13)
+
+    shown = run("deadletter", "replay", "--type", "t", "--preview", "--json")
+    plain = run("deadletter", "replay", "--type", "t", "--preview")
+
+    assert shown.code == plain.code == 0
+    plan = shown.json
+    assert (plan["replayable"], plan["skipped"], plan["batches"]) == (13, 0, 3)
+    assert plan["batch_sizes"] == [1, 10, 2]
+    assert plan["estimated_seconds"] == 13
+    assert all(check["ok"] for check in plan["checks"])
+    assert "--plan" in plain.err
+    assert {present(fresh, job_id).status for job_id in dead} == {Status.DEAD_LETTER}
+
+
+def test_a_plan_runs_exactly_what_was_shown(run, fresh):
+    dead = die(fresh, 5)
+    plan = run("deadletter", "replay", "--all", "--preview", "--rate", "1000/s", "--json").json["plan"]
+    late = die(fresh, 1, user="late")
+
+    with running(fresh):
+        done = run("deadletter", "replay", "--plan", plan, "--yes", "--json")
+
+    assert done.code == 0
+    report = done.json
+    assert (report["state"], report["replayed"], report["succeeded"], report["failed"]) == ("done", 5, 5, 0)
+    assert {present(fresh, job_id).status for job_id in dead} == {Status.SUCCEEDED}
+    assert present(fresh, late[0]).status is Status.DEAD_LETTER
+    assert run("deadletter", "replay", "--plan", plan, "--yes").code == 4
+
+
+def test_without_a_plan_it_shows_what_it_will_do_and_does_it(run, fresh):
+    die(fresh, 3)
+
+    with running(fresh):
+        done = run("deadletter", "replay", "--all", *FAST)
+
+    assert done.code == 0
+    assert done.out.count("succeeded") >= 3
+    assert [one["state"] for one in run("deadletter", "replays", "--json").json["replays"]] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        ([], 2, "--all"),
+        (["--all"], 2, "--yes"),
+        (["--type", ""], 2, "--type is empty"),
+        (["--all", "--rate", "fast"], 2, "--rate"),
+        (["--plan", "x", "--all"], 2, "stand alone"),
+        (["--plan", "nobody", "--yes"], 3, "nobody"),
+        (["--resume", "nobody", "--yes"], 3, "nobody"),
+        (["--all", "--batch-size", "0"], 2, "batch-size"),
+        (["--all", "--max-failure-ratio", "2"], 2, "max-failure-ratio"),
+    ],
+)
+def test_what_is_not_clear_is_refused_and_nothing_runs(run, fresh, args, code, says):
+    (job_id,) = die(fresh, 1)
+
+    refused = run("deadletter", "replay", *args)
+
+    assert refused.code == code
+    assert says in refused.err
+    assert present(fresh, job_id).status is Status.DEAD_LETTER
+
+
+def test_a_preview_with_something_in_the_way_exits_1_and_names_it(run, fresh):
+    die(fresh, 2)
+    run("pause", "t", "--reason", "incident")
+
+    blocked = run("deadletter", "replay", "--all", "--preview", "--json")
+
+    assert blocked.code == 1
+    assert [c["check"] for c in blocked.json["checks"] if not c["ok"]] == ["not_paused"]
+    assert "paused" in blocked.json["skipped_jobs"][0]["reason"]
+
+
+def test_ctrl_c_leaves_a_replay_that_goes_on_later(run, fresh, tmp_path):
+    dead = die(fresh, 30)
+    args = ("deadletter", "replay", "--all", "--rate", "5/s", "--yes")
+    with running(fresh):
+        process = subprocess.Popen(
+            command(*args), cwd=tmp_path, env=run.process_environ(), stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        eventually(lambda: any(present(fresh, job_id).status is Status.SUCCEEDED for job_id in dead), 30)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        (replay,) = run("deadletter", "replays", "--json").json["replays"]
+        resumed = run("deadletter", "replay", "--resume", replay["replay"], "--yes", "--json")
+
+    assert process.returncode == 130
+    assert "--resume" in err
+    assert (replay["state"], resumed.code, resumed.json["state"]) == ("interrupted", 0, "done")
+    assert {present(fresh, job_id).round for job_id in dead} == {2}
+
+
+def test_an_aborted_replay_is_over(run, fresh):
+    die(fresh, 3)
+    plan = run("deadletter", "replay", "--all", "--preview", "--json").json["plan"]
+
+    aborted = run("deadletter", "abort", plan, "--reason", "wrong set")
+
+    assert aborted.code == 0
+    assert run("deadletter", "replay", "--plan", plan, "--yes").code == 4
+    assert run("deadletter", "abort", plan, "--reason", "again").code == 4
