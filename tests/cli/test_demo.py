@@ -98,7 +98,7 @@ def test_every_command_it_shows_can_be_typed(told: Result) -> None:
 
     for command in shown:
         parse(command)
-    assert len(shown) > 10
+    assert len(shown) > 12
 
 
 def parse(command: str) -> None:

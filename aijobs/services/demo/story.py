@@ -206,6 +206,7 @@ class Demo:
             "Its cause is repaired, and it is replayed",
             f"{CONFIG} now says {MODEL}. The replay was round {job.round} of the same job, which {ended}; "
             "what went wrong before stays in its history, with who replayed it and why.",
+            f"aijobs deadletter replay {job_id} --preview",
             f"aijobs retry {job_id} --reason '{reason}'",
             "aijobs worker --drain",
         )
