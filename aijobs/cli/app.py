@@ -133,6 +133,25 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.prune_command:prune",
         section=JOBS,
     ),
+    "provider": Entry(
+        help="Show how the providers are; hold and reset them.",
+        section=CONTROL,
+        commands={
+            "list": Entry(
+                help="Show every provider and what holds calls back.",
+                target="aijobs.cli.provider_commands:provider_list",
+            ),
+            "show": Entry(help="Show one provider.", target="aijobs.cli.provider_commands:provider_show"),
+            "reset": Entry(
+                help="Say that a provider is well again.",
+                target="aijobs.cli.provider_commands:provider_reset",
+            ),
+            "hold": Entry(
+                help="Send nothing to a provider for now.",
+                target="aijobs.cli.provider_commands:provider_hold",
+            ),
+        },
+    ),
     "pause": Entry(
         help="Start no more jobs: of some types, below a priority, or at all.",
         target="aijobs.cli.switch_commands:pause",

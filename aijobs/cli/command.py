@@ -60,6 +60,12 @@ class _Parameters:
 
     notes: _Notes | None = None
 
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None:
+            spare_conversion([option])
+        return option
+
     def make_parser(self, ctx: Any) -> Any:
         return _Once(super().make_parser(ctx))  # type: ignore[misc]
 
