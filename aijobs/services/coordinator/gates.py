@@ -63,11 +63,12 @@ class Gates:
         flying = claims.in_flight(tx)
         trials = provider_states.trials_out(tx, now)
         return {
-            name: self._gate(state, now, flying.get(name, 0), trials.get(name, 0))
+            name: self.gate(state, now, flying.get(name, 0), trials.get(name, 0))
             for name, state in states.items()
         }
 
-    def _gate(self, state: ProviderState, now: datetime, in_flight: int, trials_out: int) -> Gate:
+    def gate(self, state: ProviderState, now: datetime, in_flight: int, trials_out: int) -> Gate:
+        """What one provider lets through, by its row and what is under way."""
         rules = self.rules.get(state.name, Rules())
         admission = breaker.admit(health_of(state), rules, now, in_flight=in_flight, trials_out=trials_out)
         gate = Gate(
@@ -122,7 +123,7 @@ class Gates:
     def opens_at(self, tx: Tx, now: datetime) -> datetime | None:
         """When the next gate that is shut opens by time alone; None when time opens none."""
         states = provider_states.states(tx, self.settings.providers)
-        times = [self._gate(state, now, 0, 0).again_at for state in states.values()]
+        times = [self.gate(state, now, 0, 0).again_at for state in states.values()]
         return min((at for at in times if at is not None and at > now), default=None)
 
     # --- The end of an attempt ---

@@ -1,0 +1,102 @@
+"""`aijobs provider list|show|reset|hold`: how the providers are, and what to do about it."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.options import Actor, Reason
+from aijobs.cli.words import positive_duration
+from aijobs.services.provider_desk import ProviderDesk, Standing
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The provider's name in the configuration.")]
+For = Annotated[
+    str | None, typer.Option("--for", metavar="DURATION", help="Ends by itself after this. Else: open.")
+]
+_COLUMNS = ("PROVIDER", "BREAKER", "CALLS NOW", "MAY START", "UNTIL", "WHY")
+
+
+@notes("aijobs provider list --json", exits={0: "listed", 5: "the store cannot be reached"})
+def provider_list(ctx: typer.Context) -> None:
+    """Show every provider: breaker, calls under way, and what holds calls back."""
+    context = context_of(ctx)
+    found = _desk(context).all()
+    rows = [(s.state.name, s.state.breaker, s.in_flight, _may_start(s), _until(s), _why(s)) for s in found]
+    context.printer.emit(
+        {"providers": [provider_shape(s) for s in found]}, lambda: context.printer.table(_COLUMNS, rows)
+    )
+
+
+@notes(
+    "aijobs provider show openai",
+    exits={0: "shown", 3: "no such provider", 5: "the store cannot be reached"},
+)
+def provider_show(ctx: typer.Context, name: Name) -> None:
+    """Show one provider: breaker, slow start, pause, hold, rate, and what its last headers said."""
+    context = context_of(ctx)
+    _print(context, _desk(context).one(name))
+
+
+@notes(
+    "aijobs provider reset openai --reason 'the key was renewed'",
+    exits={0: "reset", 3: "no such provider", 5: "the store cannot be reached"},
+)
+def provider_reset(ctx: typer.Context, name: Name, reason: Reason, actor: Actor = None) -> None:
+    """Say that a provider is well again: its breaker closes, pauses and holds end."""
+    context = context_of(ctx)
+    _print(context, _desk(context).reset(name, actor=context.actor(actor), reason=reason))
+
+
+@notes(
+    "aijobs provider hold openai --for 1h --reason 'their status page says so'",
+    exits={0: "held", 3: "no such provider", 5: "the store cannot be reached"},
+)
+def provider_hold(
+    ctx: typer.Context, name: Name, reason: Reason, lasting: For = None, actor: Actor = None
+) -> None:
+    """Send nothing to a provider until it is reset, or for a time. Jobs wait and lose nothing."""
+    context = context_of(ctx)
+    span = positive_duration(lasting, "--for")
+    _print(context, _desk(context).hold(name, actor=context.actor(actor), reason=reason, lasting=span))
+
+
+def provider_shape(standing: Standing) -> dict[str, Any]:
+    """A provider as JSON."""
+    state = standing.state
+    return {
+        "provider": state.name, "breaker": state.breaker, "breaker_since": state.breaker_since,
+        "opened_until": state.opened_until, "slow_start": standing.step, "in_flight": standing.in_flight,
+        "trials_out": standing.trials_out, "may_start": standing.gate.allowed, "why": _why(standing),
+        "paused_until": None if state.held_at else state.paused_until,
+        "pause_reason": None if state.held_at else state.pause_reason, "held_at": state.held_at,
+        "hold_reason": state.hold_reason, "next_probe_at": state.paused_until if state.held_at else None,
+        "concurrency_cap": state.concurrency_cap, "cap_until": state.cap_until,
+        "first_calls": standing.calls[0], "retries": standing.calls[1],
+        "last_headers": json.loads(state.last_headers) if state.last_headers else None,
+        "updated_at": state.updated_at,
+    }  # fmt: skip
+
+
+def _print(context: Context, standing: Standing) -> None:
+    shape = provider_shape(standing)
+    context.printer.emit(shape, lambda: context.printer.fields(shape.items()))
+
+
+def _desk(context: Context) -> ProviderDesk:
+    return ProviderDesk(context.store, context.settings)
+
+
+def _may_start(standing: Standing) -> str:
+    return "any" if standing.gate.allowed is None else str(standing.gate.allowed)
+
+
+def _until(standing: Standing) -> object:
+    return standing.gate.again_at
+
+
+def _why(standing: Standing) -> str | None:
+    if standing.gate.allowed is None:
+        return None
+    return standing.gate.reason.removeprefix(f"{standing.state.name}: ")

@@ -1,0 +1,100 @@
+"""What an operator sees of the providers, and does about them; every change is written down."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+
+from aijobs.core import breaker
+from aijobs.core.breaker import Change, Rules
+from aijobs.core.errors import UsageError
+from aijobs.core.settings import Settings
+from aijobs.services.coordinator.gates import Gate, Gates, health_of, tell
+from aijobs.store import claims, provider_states
+from aijobs.store.engine import Store
+from aijobs.store.provider_states import ProviderState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One provider now: its row, what its gate says, and how many calls are under way."""
+
+    state: ProviderState
+    gate: Gate
+    in_flight: int
+    trials_out: int
+    ramp: tuple[int, ...]
+    calls: tuple[int, int]  # first calls and retries within the budget's window
+
+    @property
+    def step(self) -> int | None:
+        """How many calls the slow start lets through at once; None when there is none."""
+        if self.state.breaker != breaker.Breaker.RAMP:
+            return None
+        return self.ramp[min(self.state.ramp_step, len(self.ramp) - 1)]
+
+
+class ProviderDesk:
+    """Looks at providers and sets them right."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self._gates = Gates(settings)
+
+    def all(self) -> list[Standing]:
+        """Every configured provider, by name."""
+        now = self.store.clock.now()
+        with self.store.read() as tx:
+            states = provider_states.states(tx, self.settings.providers)
+            flying = claims.in_flight(tx)
+            trials = provider_states.trials_out(tx, now)
+            calls = provider_states.calls_since(tx, now - self.settings.retry.budget.window)
+        return [self._standing(state, flying, trials, calls, now) for _, state in sorted(states.items())]
+
+    def one(self, name: str) -> Standing:
+        """One provider. Raises NotFound."""
+        self.settings.provider(name)
+        return next(standing for standing in self.all() if standing.state.name == name)
+
+    def reset(self, name: str, *, actor: str, reason: str) -> Standing:
+        """Say that a provider is well: breaker closed, no pause, no hold. Raises NotFound."""
+        return self._change(name, actor, reason, lambda state, now: breaker.reset(health_of(state), now))
+
+    def hold(self, name: str, *, actor: str, reason: str, lasting: timedelta | None) -> Standing:
+        """Send nothing to a provider until it is reset, or for *lasting*; jobs wait. Raises NotFound."""
+
+        def change(state: ProviderState, now: datetime) -> Change:
+            if lasting is not None:
+                return breaker.pause_until(health_of(state), now + lasting, reason, now)
+            return breaker.hold(health_of(state), now, reason)
+
+        return self._change(name, actor, reason, change)
+
+    def _change(
+        self, name: str, actor: str, reason: str, change: Callable[[ProviderState, datetime], Change]
+    ) -> Standing:
+        self.settings.provider(name)
+        if not reason.strip():
+            raise UsageError("a reason is needed: whoever is woken next reads it")
+        now = self.store.clock.now()
+        with self.store.write() as tx:
+            (state,) = provider_states.locked(tx, [name], now).values()
+            done = change(state, now)
+            provider_states.save(tx, replace(state, **asdict(done.health)), now)
+            tell(tx, name, done.reasons, now, actor=actor, why=reason)
+        return self.one(name)
+
+    def _standing(
+        self, state: ProviderState, flying: Mapping[str, int], trials: Mapping[str, int],
+        calls: Mapping[str, tuple[int, int]], now: datetime,
+    ) -> Standing:  # fmt: skip
+        in_flight, trials_out = flying.get(state.name, 0), trials.get(state.name, 0)
+        passed = replace(state, **asdict(breaker.passed(health_of(state), now)))
+        return Standing(
+            state=passed,
+            gate=self._gates.gate(passed, now, in_flight, trials_out),
+            in_flight=in_flight,
+            trials_out=trials_out,
+            ramp=self._gates.rules.get(state.name, Rules()).ramp,
+            calls=calls.get(state.name, (0, 0)),
+        )
