@@ -40,7 +40,7 @@ class Store:
         self.dialect: Literal["sqlite", "postgresql"] = "postgresql" if path is None else "sqlite"
         self.created = False
         self.warnings = sqlite.warnings_for(path) if path else ()
-        self._reader = engine.execution_options(**_read_options(self.dialect))
+        self._reader = engine.execution_options(aijobs_read=True)
         self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
 
     def __repr__(self) -> str:
@@ -180,9 +180,3 @@ def _no_url(text: str) -> UsageError:
 
 def _path(target: URL) -> Path:
     return sqlite.resolve(target.database or "")
-
-
-def _read_options(dialect: str) -> dict[str, object]:
-    if dialect == "sqlite":
-        return {"aijobs_read": True}
-    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}

@@ -5,7 +5,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, exc
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 
 from aijobs.core.clock import Clock, SystemClock
 from aijobs.core.errors import StoreUnreachable, UsageError
@@ -16,6 +16,7 @@ CONNECT_TIMEOUT = 10
 _IDLE_CHECK = 30.0  # seconds after which an idle connection is tried before it is used
 _REFRESH = 60.0  # seconds after which the server's clock is read again
 _JUMP = 1.0  # seconds by which wall and monotonic clock may part before the measurement is distrusted
+_REPEATABLE_READ = 3  # of psycopg.IsolationLevel
 _DEFAULTS: dict[str, object] = {
     "application_name": "aijobs",
     "connect_timeout": CONNECT_TIMEOUT,
@@ -87,6 +88,7 @@ def open_engine(url: URL, clock: ServerClock) -> Engine:
     )
     event.listen(engine, "connect", lambda connection, record: _connected(connection, record, clock))
     event.listen(engine, "checkout", lambda connection, record, _: _checked_out(connection, record, clock))
+    event.listen(engine, "begin", _begin)
     event.listen(engine, "checkin", lambda _, record: record.info.__setitem__("used", clock.monotonic()))
     return engine
 
@@ -178,6 +180,20 @@ def _checked_out(connection: Any, record: Any, clock: ServerClock) -> None:
         Exception
     ) as error:  # whatever it is: the pool opens another one, and that error is the one to show
         raise exc.DisconnectionError from error
+
+
+def _begin(connection: Connection) -> None:
+    """Say what the next BEGIN is to be; told to psycopg only on a change, because most follow their like.
+
+    With the execution option `aijobs_read` the transaction sees one moment of the store and cannot write.
+    """
+    read = connection.get_execution_options().get("aijobs_read", False)
+    info = connection.info
+    if read != info.get("read", False):
+        dbapi: Any = connection.connection.dbapi_connection
+        dbapi.isolation_level = _REPEATABLE_READ if read else None
+        dbapi.read_only = True if read else None
+        info["read"] = read
 
 
 def _has_news(connection: Any) -> bool:
