@@ -88,6 +88,11 @@ def test_what_is_seldom_meant_is_said(values: dict[str, Any], expected: str) -> 
 @pytest.mark.parametrize(
     "values",
     [
+        {
+            "types": {"t": {"provider": "p", "model": "m", "concurrency": 3}},
+            "providers": {"p": {**KEY, "concurrency": 3}},
+        },
+        {"notify": {"n": {"kind": "log"}, "c": {"kind": "command", "command": ["true"]}}},
         _type(background=True, request={"store": True}, background_options={"poll_cap": "10m"}),
         _type(background=True, background_options={"poll_cap": "10m"}),
         _type(background=True, request={"store": False}),
