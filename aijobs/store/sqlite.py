@@ -73,10 +73,11 @@ def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
     os.close(descriptor)
     try:
         fill(Path(name))
-        return _publish(Path(name), path)
+        made = _publish(Path(name), path)
     finally:
         for suffix in ("", "-wal", "-shm"):
             Path(name + suffix).unlink(missing_ok=True)
+    return _make_in_place(path, fill) if made is None else made
 
 
 def open_engine(path: Path, *, lock_wait: float) -> Engine:
@@ -147,18 +148,28 @@ def _require_folder(path: Path) -> None:
         raise StoreUnreachable(f"no such directory: {path.parent}", hint="make it first, or check the path")
 
 
-def _publish(made: Path, path: Path) -> bool:
+def _publish(made: Path, path: Path) -> bool | None:
+    """Give *made* its name; False when the name is taken, None on a file system that knows no links."""
     try:
         path.hardlink_to(made)
     except FileExistsError:
         return False  # another process was faster; its store is as good as ours
-    except OSError:  # a file system without links
-        made.rename(path)
+    except OSError:
+        return None  # to rename instead could replace another process's store
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # a job accepted by this store must not vanish with the file's name
     finally:
         os.close(folder)
+    return True
+
+
+def _make_in_place(path: Path, fill: Callable[[Path], None]) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    fill(path)
     return True
 
 

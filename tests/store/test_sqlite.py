@@ -212,6 +212,25 @@ def test_only_the_owner_may_read_a_new_store(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_store_is_made_on_a_file_system_without_links_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db", create=True)
+    set_switch(store)
+    again = open_store(f"sqlite:///{tmp_path}/jobs.db", create=True)
+
+    assert (store.created, again.created, count(again)) == (True, False, 1)
+    assert stat.S_IMODE((tmp_path / "jobs.db").stat().st_mode) == 0o600
+    again.close()
+    store.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["jobs.db"]
+
+
 def test_every_connection_loses_no_commit_and_minds_its_references(sqlite_store: Store) -> None:
     with sqlite_store.write() as tx:
         seen = {
