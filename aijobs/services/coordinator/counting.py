@@ -1,17 +1,19 @@
 """The totals of a batch of ends, written in the transaction that ends them."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from aijobs.core import totals as names
-from aijobs.core.model import Execution, Outcome, Status
+from aijobs.core.model import Execution, Job, Outcome, Status
 from aijobs.core.totals import Totals
 from aijobs.services.coordinator.values import Decided
-from aijobs.store import rollups
+from aijobs.store import rollups, usage_days
 from aijobs.store.engine import Tx
 
 _DIRECTIONS = ("input", "output", "cache_read", "cache_write", "reasoning")
+_USED = (*(f"{direction}_tokens" for direction in _DIRECTIONS), "cost")
 
 
 def shard_of(worker: str) -> int:
@@ -36,6 +38,38 @@ def count_ends(tx: Tx, decided: Sequence[Decided], records: Sequence[Execution],
         if move.target is Status.DEAD_LETTER and failure:
             totals.count(names.DEAD_LETTERS, type=job.type, error_class=failure.error_class.value)
     rollups.add(tx, totals, shard_of(decided[0][0].worker))
+    rows = _usage_rows(records, {job.id: job for _, job, _ in decided}, now)
+    if rows:
+        usage_days.add(tx, rows)
+
+
+def _usage_rows(
+    records: Sequence[Execution], jobs: Mapping[str, Job], now: datetime
+) -> list[dict[str, object]]:
+    """One row a (type, user, provider, model) of what the attempts used, where anything is known."""
+    rows: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    for record in records:
+        used = {name: getattr(record, name) for name in _USED}
+        if all(value is None for value in used.values()):
+            continue
+        job = jobs[record.job_id]
+        key = (job.type, job.user, record.provider or "", record.model or "")
+        row = rows.setdefault(key, {"calls": 0, **dict.fromkeys(_USED)})
+        row["calls"] += 1
+        for name, value in used.items():
+            if value is not None:
+                row[name] = (row[name] or 0) + value
+    return [
+        {
+            "day": now.date().isoformat(),
+            "type": kind,
+            "user": user,
+            "provider": provider,
+            "model": model,
+            **row,
+        }
+        for (kind, user, provider, model), row in rows.items()
+    ]
 
 
 def _count_attempt(totals: Totals, record: Execution, type_name: str, now: datetime) -> None:

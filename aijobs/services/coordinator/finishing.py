@@ -1,6 +1,7 @@
 """Ending attempts, many at once: decide on the job as it is now, then write, guarded, with all it implies."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from aijobs.core.clock import Chance
@@ -21,6 +22,7 @@ from aijobs.core.model import NO_CALL, CallFacts, Execution, Job, Outcome, Statu
 from aijobs.core.retry import Policy
 from aijobs.core.retry_budget import OverBudget
 from aijobs.core.settings import Settings
+from aijobs.core.usage import cost
 from aijobs.services.coordinator.counting import count_ends
 from aijobs.services.coordinator.gates import Gates
 from aijobs.services.coordinator.values import Decided, Ended, Finished
@@ -114,9 +116,7 @@ class Finishing:
 
     def _record(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         records = [
-            execution_of(ended, job, move, now, self.settings.code_version_of(job.type))
-            for ended, job, move in decided
-            if move.outcome is not None
+            self._execution(ended, job, move, now) for ended, job, move in decided if move.outcome is not None
         ]
         if records:
             history.add_executions(tx, records)
@@ -125,6 +125,12 @@ class Finishing:
         if dead:
             history.add_dead_letters(tx, dead)
         self.announce(tx, [(job, move.target) for _, job, move in decided if move.target.final], now)
+
+    def _execution(self, ended: Ended, job: Job, move: Move, now: datetime) -> Execution:
+        record = execution_of(ended, job, move, now, self.settings.code_version_of(job.type))
+        prices = self.settings.prices.get(record.model or "", ())
+        spent = cost(facts_of(ended).usage, prices, day=now.date())
+        return record if spent is None else replace(record, cost=spent)
 
     def announce(self, tx: Tx, final: Sequence[tuple[Job, Status]], now: datetime) -> None:
         """Put the notifications of final states into the outbox, in the transaction that made them final."""
@@ -148,7 +154,7 @@ class Finishing:
 
 def execution_of(ended: Ended, job: Job, move: Move, now: datetime, code_version: str | None) -> Execution:
     """The record of an attempt that ended with *move*."""
-    facts = _facts(ended)
+    facts = facts_of(ended)
     failure = move.failure
     outcome = move.outcome or Outcome.ABANDONED
     bad = failure if outcome is not Outcome.SUCCEEDED else None
@@ -182,7 +188,6 @@ def execution_of(ended: Ended, job: Job, move: Move, now: datetime, code_version
         cache_write_tokens=facts.usage.cache_write_tokens,
         reasoning_tokens=facts.usage.reasoning_tokens,
         service_tier=facts.usage.service_tier,
-        cost=facts.usage.reported_cost,
         usage=facts.usage.raw,
         fallback=ended.fallback,
         code_version=code_version,
@@ -193,7 +198,8 @@ def _still_held(present: Job, claimed: Job) -> bool:
     return present.status is Status.PROCESSING and present.lock_token == claimed.lock_token
 
 
-def _facts(ended: Ended) -> CallFacts:
+def facts_of(ended: Ended) -> CallFacts:
+    """What the end of an attempt says of its call."""
     match ended.end:
         case Failed(failure=failure):
             return failure.facts

@@ -24,7 +24,8 @@ from aijobs.store.engine import Tx
 from aijobs.store.provider_states import ProviderState
 
 _HEALTH_NAMES = tuple(Health.__dataclass_fields__)
-_BUCKET = timedelta(seconds=10)
+_BUCKET_SECONDS = 10
+_HEADERS_EVERY = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,8 @@ class Gates:
         for name, (first, again) in counts.items():
             if name in self.rates:
                 self._spend(tx, name, first + again, now)
-        bucket = datetime.fromtimestamp(now.timestamp() // 10 * 10, now.tzinfo)
+        began = now.timestamp() // _BUCKET_SECONDS * _BUCKET_SECONDS
+        bucket = datetime.fromtimestamp(began, now.tzinfo)
         provider_states.count_calls(
             tx,
             [
@@ -150,7 +152,8 @@ class Gates:
         ids = [job.id for _, job in ends]
         names = sorted({job.provider for _, job in ends if job.provider})
         states = provider_states.states(tx, names)
-        if all(map(_plain, states.values())) and not any(_news(ended) for ended, _ in ends):
+        quiet = all(_plain(state) and not _old(state, now) for state in states.values())
+        if quiet and not any(_news(ended) for ended, _ in ends):
             return
         states = provider_states.locked(tx, names, now)
         flying = claims.in_flight(tx)
@@ -202,6 +205,11 @@ def _plain(state: ProviderState) -> bool:
         and state.held_at is None
         and state.concurrency_cap is None
     )
+
+
+def _old(state: ProviderState, now: datetime) -> bool:
+    """Whether what its headers last said of its limits is worth writing down anew."""
+    return state.updated_at is None or now - state.updated_at >= _HEADERS_EVERY
 
 
 def _news(ended: Ended) -> bool:
