@@ -1,0 +1,224 @@
+"""Workers as real processes, on jobs of kind python that a test can watch and hold."""
+
+import json
+import os
+import signal
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aijobs.core.clock import system_chance
+from aijobs.core.config import load
+from aijobs.core.model import Job
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.sweeper import Sweeper
+from aijobs.store import jobs
+from aijobs.store.engine import Store, open_store
+from tests.support.command_line import CommandLine, Result, command
+from tests.support.jobs import new_job
+from tests.support.wait import eventually
+
+MODULE = '''\
+"""Jobs that write down that they ran, and wait until they may end."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def note(what, given):
+    line = f"{what} {given.get('n', '-')} {os.getpid()}\\n"
+    descriptor = os.open(HERE / "ran.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+async def held(given):
+    note("held", given)
+    while not (HERE / "go").exists():
+        await asyncio.sleep(0.01)
+    return {"by": os.getpid()}
+
+
+def blocking(given):
+    note("blocking", given)
+    while not (HERE / "go").exists():
+        time.sleep(0.01)
+
+
+async def hogging(given):
+    note("hogging", given)
+    while not (HERE / "go").exists():
+        time.sleep(0.01)  # an async function that never yields
+
+
+def poison(given):
+    note("poison", given)
+    os._exit(137)
+
+
+def quick(given):
+    note("quick", given)
+    return given
+
+
+async def two_calls(given, context):
+    await context.acall("quick", input={"n": "first"})
+    await held(given)
+    await context.acall("quick", input={"n": "second"})
+'''
+
+CONFIG = """\
+worker: {lease: 1s, grace: 20s, poll: 50ms}
+providers:
+  held: {kind: python, callable: "work:held"}
+  blocking: {kind: python, callable: "work:blocking"}
+  hogging: {kind: python, callable: "work:hogging"}
+  poison: {kind: python, callable: "work:poison"}
+  quick: {kind: python, callable: "work:quick"}
+  two_calls: {kind: python, callable: "work:two_calls"}
+types:
+  held: {provider: held}
+  blocking: {provider: blocking}
+  hogging: {provider: hogging}
+  poison: {provider: poison}
+  quick: {provider: quick}
+  two_calls: {provider: two_calls}
+retry:
+  worker_lost: {retries: 9, first: immediate, backoff: fixed, delay: 0s}
+"""
+
+
+@dataclass(slots=True)
+class Process:
+    """One `aijobs worker`."""
+
+    process: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def ended(self, timeout: float = 20) -> Result:
+        """Wait for its end; what it said."""
+        out, err = self.process.communicate(timeout=timeout)
+        return Result(self.process.returncode, out, err)
+
+
+class Site:
+    """A folder with a configuration and a store, where workers run."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.folder = folder
+        self.cli = CommandLine(database)
+        (folder / "work.py").write_text(MODULE)
+        self.configure(CONFIG)
+        self.store: Store = open_store(database, create=True)
+        self._started: list[Process] = []
+
+    def configure(self, text: str) -> None:
+        """Write the configuration."""
+        (self.folder / "aijobs.yaml").write_text(textwrap.dedent(text))
+
+    def aijobs(self, *args: str) -> Result:
+        """Run one command to its end."""
+        return self.worker_of(command("--config", str(self.folder / "aijobs.yaml"), *args)).ended(60)
+
+    def enqueue(self, type_name: str, n: int = 0, **changes: Any) -> str:
+        """The id of a new job."""
+        new = new_job({"n": n}, type=type_name, **changes)
+        return self._coordinator().enqueue(new, actor="test").job.id
+
+    def sweep(self) -> tuple[str, ...]:
+        """The jobs whose expired leases a sweep has repaired."""
+        return Sweeper(self._coordinator()).sweep()["expired_leases"].ids
+
+    def _coordinator(self) -> Coordinator:
+        path = self.folder / "aijobs.yaml"
+        settings = load(path, environ={}, database=None)
+        return Coordinator(self.store, settings, chance=system_chance())
+
+    def worker(self, *args: str) -> Process:
+        """Start a worker."""
+        config = str(self.folder / "aijobs.yaml")
+        return self.worker_of(command("--config", config, "worker", "--json", *args))
+
+    def worker_of(self, words: list[str]) -> Process:
+        """Start the program *words* here; it is killed at the end of the test at the latest."""
+        process = subprocess.Popen(
+            words, cwd=self.folder, env=self.cli.process_environ(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._started.append(Process(process))
+        return self._started[-1]
+
+    def ran(self, what: str | None = None) -> list[list[str]]:
+        """What ran, in order: [what, n, pid]."""
+        path = self.folder / "ran.txt"
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [line for line in lines if what is None or line[0] == what]
+
+    def until_ran(self, what: str, times: int = 1) -> list[list[str]]:
+        """Wait until it ran so often."""
+        eventually(lambda: len(self.ran(what)) >= times, 20)
+        return self.ran(what)
+
+    def go(self) -> None:
+        """Let what is held end."""
+        (self.folder / "go").touch()
+
+    def job(self, job_id: str) -> Job:
+        """The job as the store has it now."""
+        with self.store.read() as tx:
+            found = jobs.get(tx, job_id)
+        assert found is not None
+        return found
+
+    def outcomes(self, job_id: str) -> list[str]:
+        """How its attempts ended."""
+        with self.store.read() as tx:
+            return [one.outcome.value for one in jobs.executions_of(tx, job_id)]
+
+    def result(self, job_id: str) -> Any:
+        """Its result."""
+        with self.store.read() as tx:
+            text = jobs.result_of(tx, job_id)
+        return None if text is None else json.loads(text)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for one in self._started:
+            if one.process.poll() is None:
+                one.process.kill()
+                one.process.communicate()
+        self.store.close()
+
+
+@contextmanager
+def site(folder: Path, database: str) -> Iterator[Site]:
+    """A site for as long as the block lasts."""
+    one = Site(folder, database)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def caught_signals(pid: int) -> set[int]:
+    """The signals a process has handlers for, as the kernel sees it (Linux)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            mask = int(line.split()[1], 16)
+            return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+    raise AssertionError(f"no signal mask of {pid} on {os.uname().sysname}")
