@@ -15,6 +15,7 @@ from aijobs.cli.options import global_parameters
 
 JOBS = "Jobs"
 CONTROL = "Control"
+SERVING = "Serving"
 SETUP = "Set-up and trust"
 
 COMMANDS: Mapping[str, Entry] = {
@@ -168,6 +169,16 @@ COMMANDS: Mapping[str, Entry] = {
             "set": Entry(
                 help="Let the last results, or another provider, stand in.",
                 target="aijobs.cli.switch_commands:switch_set",
+            ),
+        },
+    ),
+    "webhook": Entry(
+        help="Take webhook deliveries that another web server received.",
+        section=SERVING,
+        commands={
+            "ingest": Entry(
+                help="Take one delivery, from standard input.",
+                target="aijobs.cli.webhook_command:webhook_ingest",
             ),
         },
     ),

@@ -8,11 +8,10 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 
 from aijobs.core.errors import AijobsError, NotFound
 from aijobs.core.settings import Settings
-from aijobs.core.signature import TOLERANCE, Headers, Refusal, Refused, Verified, verify
+from aijobs.core.signature import Headers, Refusal, Refused, Verified, verify
 from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Coordinator, Received
 from aijobs.store.deliveries import Delivery
@@ -54,11 +53,9 @@ class Intake:
 class Webhooks:
     """The intake of one configuration."""
 
-    def __init__(
-        self, coordinator: Coordinator, settings: Settings, *, tolerance: timedelta = TOLERANCE
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, settings: Settings) -> None:
         self.coordinator = coordinator
-        self.tolerance = tolerance
+        self._tolerances = {name: one.webhook_tolerance for name, one in settings.providers.items()}
         self._keys = {
             name: tuple(decode_key(secret.get_secret_value()) for secret in provider.webhook_secret)
             for name, provider in settings.providers.items()
@@ -112,7 +109,8 @@ class Webhooks:
             )
         if len(body) > LONGEST_BODY:
             raise WebhookRefusedError(Refusal.MALFORMED, f"a body of more than {LONGEST_BODY} bytes")
-        answer = verify(headers, body, keys=keys, now=self.coordinator.clock.now(), tolerance=self.tolerance)
+        now, tolerance = self.coordinator.clock.now(), self._tolerances[provider]
+        answer = verify(headers, body, keys=keys, now=now, tolerance=tolerance)
         if isinstance(answer, Refused):
             raise WebhookRefusedError(answer.kind, answer.reason)
         return answer

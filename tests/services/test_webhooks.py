@@ -226,3 +226,18 @@ def test_copies_that_arrive_at_the_same_instant_are_one_delivery(store, clock):
         outcomes = sorted(pool.map(send, range(6)))
 
     assert outcomes == ["accepted"] + ["duplicate"] * 5
+
+
+def test_how_old_a_delivery_may_be_is_the_providers_setting(store, clock):
+    providers = {"p": PROVIDERS["p"] | {"webhook_tolerance": "20m"}}
+    settings = settings_of(providers=providers)
+    webhooks = Webhooks(Coordinator(store, settings, chance=seeded_chance(1)), settings)
+    headers = sign("wh_1", body_of(), keys=[KEY], now=clock.now())
+
+    clock.advance(timedelta(minutes=19))
+    taken = webhooks.intake("p", headers, body_of())
+    clock.advance(timedelta(minutes=2))
+    with pytest.raises(WebhookRefusedError) as refused:
+        webhooks.intake("p", headers, body_of())
+
+    assert (taken.outcome, refused.value.kind) == ("unmatched", "stale")
