@@ -6,16 +6,16 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from aijobs.cli import words
 from aijobs.cli.context import Context
 from aijobs.cli.inputs import count_lines, lines, opened
 from aijobs.cli.printer import error_document
 from aijobs.cli.progress import Progress
-from aijobs.cli.shapes import enqueued_shape
-from aijobs.core.errors import AijobsError, Conflict, Interrupted, InvalidInput, NotFound, UsageError
+from aijobs.core.errors import AijobsError, Conflict, Interrupted, NotFound, UsageError
 from aijobs.core.model import NewJob
 from aijobs.core.payload import parse_object
-from aijobs.services.submission import Request, new_job, poll_after
+from aijobs.services.job_documents import request_of
+from aijobs.services.shapes import enqueued_shape
+from aijobs.services.submission import new_job, poll_after
 
 if TYPE_CHECKING:
     from aijobs.services.coordinator import Enqueued
@@ -25,8 +25,6 @@ CHUNK = 1000
 
 _OVERHEAD = 64 * 1024  # what a line may hold besides its input
 _MOST_SHOWN = 20
-_TEXTS = frozenset({"type", "user", "key", "delay", "at", "deadline", "request_id", "traceparent"})
-_NAMES = _TEXTS | {"input", "priority", "max_attempts"}
 
 
 @dataclass(slots=True)
@@ -87,31 +85,9 @@ def _read(
     for number, line in numbered:
         try:
             values = parse_object(line, what="the line", **bounds)
-            yield number, new_job(_request(values, defaults), settings, now=now)
+            yield number, new_job(request_of(values, defaults), settings, now=now)
         except (UsageError, NotFound) as error:
             yield number, error
-
-
-def _request(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Request:
-    given = {name.replace("-", "_"): value for name, value in values.items() if value is not None}
-    if not given.keys() <= _NAMES:
-        unknown = min(given.keys() - _NAMES)
-        raise InvalidInput(f"unknown name {unknown!r}", hint=f"names are {', '.join(sorted(_NAMES))}")
-    for name in _TEXTS & given.keys():
-        if not isinstance(given[name], str):
-            raise InvalidInput(f"{name} must be a text")
-    for name, read in _READERS.items():
-        if name in given:
-            given[name] = read(given[name], name)
-    wanted = {**defaults, **given}
-    if "at" in given or "delay" in given:  # a line that says when overrules a default of either kind
-        wanted |= {"at": given.get("at"), "delay": given.get("delay")}
-    if "type" not in wanted:
-        raise InvalidInput("the type is missing", hint='give each line a "type", or name one: enqueue TYPE')
-    return Request(**wanted)
-
-
-_READERS = {"delay": words.duration, "at": words.instant, "deadline": words.duration_or_instant}
 
 
 def _all_or_nothing(context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str) -> Tally:

@@ -7,9 +7,9 @@ import typer
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import Actor, Preview, Reason, Yes
-from aijobs.cli.shapes import job_shape
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import Job, Status
+from aijobs.services.shapes import job_shape
 from aijobs.services.waiting import find
 
 

@@ -129,7 +129,7 @@ def retry(
     actor: Actor = None,
 ) -> None:
     """Run one dead letter again, or let a held job go on. Counted, limited per job, and written down."""
-    from aijobs.cli.shapes import job_shape
+    from aijobs.services.shapes import job_shape
 
     context = context_of(ctx)
     job = context.coordinator.retry(job_id, actor=context.actor(actor), reason=reason)

@@ -88,7 +88,7 @@ def _tell(context: Context, step: "Step", number: int) -> None:
 
 
 def _print(context: Context, report: "DemoReport", folder: Path | None) -> None:
-    from aijobs.cli.shapes import job_shape
+    from aijobs.services.shapes import job_shape
 
     printer = context.printer
     rows = [

@@ -11,9 +11,9 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.inputs import read_input
 from aijobs.cli.options import Actor
-from aijobs.cli.shapes import enqueued_shape
 from aijobs.core.errors import UsageError
 from aijobs.core.model import Job, Status
+from aijobs.services.shapes import enqueued_shape
 from aijobs.services.submission import Request, new_job, poll_after
 
 

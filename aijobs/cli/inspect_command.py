@@ -12,10 +12,11 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import ErrorClassFilter, KeyFilter, Limit, Since, TypeFilter, UserFilter
 from aijobs.cli.plain import instant
-from aijobs.cli.shapes import JOB_FIELDS, execution_shape, job_detail_shape, job_shape, row_shape
+from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
 from aijobs.core.errors import NotFound, UsageError
 from aijobs.core.model import Job, Status
 from aijobs.core.timeline import timeline
+from aijobs.services.shapes import JOB_FIELDS, job_shape
 
 if TYPE_CHECKING:
     from aijobs.store.jobs import Filter

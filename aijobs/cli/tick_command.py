@@ -1,7 +1,7 @@
 """`aijobs tick`: what fell due becomes jobs."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,7 +10,7 @@ from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import Preview
 from aijobs.cli.words import instant
 from aijobs.services.scheduler import Scheduler
-from aijobs.services.tick_report import Fired, TickReport
+from aijobs.services.tick_report import TickReport
 
 
 @notes(
@@ -47,20 +47,9 @@ def tick(
 
 def _print(context: Context, report: TickReport, *, preview: bool) -> None:
     printer = context.printer
-    document = {
-        "at": report.at,
-        "created": [_fired(one) for one in report.created],
-        "existing": [_fired(one) for one in report.existing],
-        "skipped": [
-            {"schedule": one.schedule, "window": one.window, "reason": one.reason, "count": one.count}
-            for one in report.skipped
-        ],
-        "failed": [{"schedule": one.schedule, "reason": one.reason} for one in report.failed],
-        "warnings": [{"schedule": one.schedule, "reason": one.reason} for one in report.notes],
-    }
     nothing = "nothing is due" if context.settings.schedules else "no schedules are configured"
     printer.emit(
-        document,
+        report.document(),
         lambda: printer.table(
             ("WHAT", "SCHEDULE", "WINDOW", "JOB"), _rows(report, preview=preview), empty=nothing
         ),
@@ -70,10 +59,6 @@ def _print(context: Context, report: TickReport, *, preview: bool) -> None:
         printer.say(f"schedule {skip.schedule}: {counted}: {skip.reason}")
     for said in (*report.notes, *report.failed):
         printer.warn(f"schedule {said.schedule}: {said.reason}")
-
-
-def _fired(one: Fired) -> dict[str, Any]:
-    return {"schedule": one.schedule, "window": one.window, "job_id": one.job_id}
 
 
 def _rows(report: TickReport, *, preview: bool) -> Iterator[tuple[object, ...]]:

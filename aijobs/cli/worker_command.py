@@ -1,27 +1,18 @@
 """`aijobs worker`: claim jobs and carry them out."""
 
 from dataclasses import asdict
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.printer import Verbosity
+from aijobs.cli.logs import LogFormat, line_log
 from aijobs.cli.words import duration, positive_duration
 from aijobs.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from aijobs.core.log_events import Log
     from aijobs.services.worker import WorkerReport
-
-
-class LogFormat(StrEnum):
-    """How events are written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @notes(
@@ -105,22 +96,9 @@ def _run(context: Context, options: Any, *, as_json: bool) -> "WorkerReport":
             Providers(settings, clock=context.clock, chance=context.chance),
             options=options,
             chance=context.chance,
-            log=_log(context, as_json=as_json),
+            log=line_log(context, as_json=as_json),
         )
         return worker.run()
-
-
-def _log(context: Context, *, as_json: bool) -> "Log":
-    from aijobs.core.log_events import Level
-    from aijobs.services.log_lines import LineLog
-
-    levels = {
-        Verbosity.QUIET: Level.WARNING,
-        Verbosity.NORMAL: Level.INFO,
-        Verbosity.VERBOSE: Level.DETAIL,
-    }
-    level = levels[context.printer.verbosity]
-    return LineLog(context.printer.log_line, clock=context.clock, level=level, as_json=as_json)
 
 
 def _print(context: Context, report: "WorkerReport") -> None:

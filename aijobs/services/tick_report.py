@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from aijobs.core.ticking import Decision
 
@@ -72,3 +73,21 @@ class TickReport:
         self.existing.extend(part.existing)
         self.skipped.extend(part.skipped)
         self.notes.extend(part.notes)
+
+    def document(self) -> dict[str, Any]:
+        """The report as the JSON it is known by."""
+        return {
+            "at": self.at,
+            "created": [_fired(one) for one in self.created],
+            "existing": [_fired(one) for one in self.existing],
+            "skipped": [
+                {"schedule": one.schedule, "window": one.window, "reason": one.reason, "count": one.count}
+                for one in self.skipped
+            ],
+            "failed": [{"schedule": one.schedule, "reason": one.reason} for one in self.failed],
+            "warnings": [{"schedule": one.schedule, "reason": one.reason} for one in self.notes],
+        }
+
+
+def _fired(one: Fired) -> dict[str, Any]:
+    return {"schedule": one.schedule, "window": one.window, "job_id": one.job_id}

@@ -189,14 +189,14 @@ def test_an_interrupt_tells_how_far_it_came(
     run_cli: CommandLine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "CHUNK", 2)
-    read = bulk._request
+    read = bulk.request_of
 
     def interrupt(values: dict[str, Any], defaults: dict[str, Any]) -> Any:
         if values.get("key") == "stop":
             raise KeyboardInterrupt
         return read(values, defaults)
 
-    monkeypatch.setattr(bulk, "_request", interrupt)
+    monkeypatch.setattr(bulk, "request_of", interrupt)
     lines = _lines(*THREE, {"type": "demo", "key": "stop"})
 
     result = run_cli("enqueue", "--jsonl", "-", "--keep-going", stdin=lines)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from aijobs.cli import inspect_command
-from aijobs.cli.shapes import EXECUTION_FIELDS, JOB_FIELDS
+from aijobs.cli.shapes import EXECUTION_FIELDS
 from aijobs.core.clock import Chance
 from aijobs.core.model import ErrorClass
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.shapes import JOB_FIELDS
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
 from tests.support.command_line import CommandLine

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 import uvicorn
 
 from aijobs.core.clock import Chance, Clock, SystemClock, system_chance
+from aijobs.http.listening import BACKLOG, listen, url_of
 from aijobs.http.simulator.app import app
 from aijobs.http.simulator.ledger import CallRecord
 from aijobs.http.simulator.request import parse_latency
@@ -20,7 +21,6 @@ from aijobs.http.simulator.wire import SimulatorProtocol
 
 T = TypeVar("T")
 
-_BACKLOG = 4096
 _PATIENCE = 10.0
 
 
@@ -53,28 +53,12 @@ def start_in_thread(
     return RunningSimulator(simulator, listen(host, port))
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that accepts on *host* and *port*. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named, because asyncio turns Nagle's delay (40 ms an answer) off only where it is.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
 class RunningSimulator:
     """A simulator at work. Usable from any thread, and as a context manager that closes it."""
 
     def __init__(self, simulator: Simulator, listener: socket.socket) -> None:
-        host, port = listener.getsockname()[:2]
-        self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        self.port: int = port
+        self._url = url_of(listener)
+        self.port: int = listener.getsockname()[1]
         self._simulator = simulator
         self._server = _Server(simulator)
         self._thread = threading.Thread(
@@ -188,7 +172,7 @@ class _Server(uvicorn.Server):
                 date_header=False,
                 server_header=False,
                 timeout_keep_alive=75,
-                backlog=_BACKLOG,
+                backlog=BACKLOG,
             )
         )
         self.ready = threading.Event()
