@@ -9,26 +9,31 @@ from aijobs.core.model import Status
 from aijobs.store.tables import jobs
 
 _c = jobs.c
-_OF_TYPES = _c.type.in_(bindparam("types", expanding=True))
-
 _CANCELS = select(_c.id, _c.lock_token).where(
     _c.status == Status.PROCESSING.value,
     _c.locked_by == bindparam("worker"),
     _c.parked_at.is_(None),
     _c.cancel_requested_at.is_not(None),
 )
+_MAY_START = (
+    _c.type.in_(bindparam("waiting", expanding=True)),
+    _c.priority >= bindparam("above"),
+)
 _RUNNABLE = select(
     or_(
         # Whoever holds it: should its worker die, it comes back.
-        select(_c.id).where(_c.status == Status.PROCESSING.value, _OF_TYPES).exists(),
-        select(_c.id).where(_c.turn.is_not(None), _OF_TYPES).exists(),
+        select(_c.id)
+        .where(_c.status == Status.PROCESSING.value, _c.type.in_(bindparam("running", expanding=True)))
+        .exists(),
+        select(_c.id).where(_c.turn.is_not(None), *_MAY_START).exists(),
         # A retry keeps its place, however long it waits; what a person must decide on has no next_run_at.
         select(_c.id)
-        .where(_c.status == Status.FAILED.value, _c.next_run_at.is_not(None), _OF_TYPES)
+        .where(_c.status == Status.FAILED.value, _c.next_run_at.is_not(None), *_MAY_START)
         .exists(),
-        select(_c.id).where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"), _OF_TYPES).exists(),
+        select(_c.id).where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"), *_MAY_START).exists(),
     )
 )
+_LOWEST = -(2**31)  # of any priority
 _NOT_IN_LINE = (
     select(_c.id)
     .where(_c.turn.is_(None), _c.next_run_at <= bindparam("before"))
@@ -42,12 +47,18 @@ def cancels_asked(tx: Connection, worker: str) -> list[tuple[str, int]]:
     return [(row[0], row[1]) for row in tx.execute(_CANCELS, {"worker": worker})]
 
 
-def runnable(tx: Connection, types: Sequence[str], now: datetime) -> bool:
-    """Whether a job of *types* runs, or could run without waiting for a person or for a time its user set.
+def runnable(
+    tx: Connection, *, running: Sequence[str], waiting: Sequence[str], above: int | None, now: datetime
+) -> bool:
+    """Whether a job of the types *running* runs, or one of the types *waiting* is due or waits for a retry.
 
-    Retries count although their time is in the future; jobs that were enqueued with a delay don't.
+    Of those that wait only such of priority *above* or more; jobs enqueued with a delay are not due.
     """
-    return bool(types) and bool(tx.execute(_RUNNABLE, {"types": list(types), "now": now}).scalar())
+    values = {
+        "running": list(running), "waiting": list(waiting),
+        "above": _LOWEST if above is None else above, "now": now,
+    }  # fmt: skip
+    return bool(tx.execute(_RUNNABLE, values).scalar())
 
 
 def not_in_line(tx: Connection, before: datetime, limit: int) -> list[str]:

@@ -9,10 +9,11 @@ import pytest
 from aijobs.core.clock import Chance
 from aijobs.core.errors import NotFound, SchemaMismatch
 from aijobs.core.model import Done, ErrorClass, Reply, Status
+from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Enqueued, Finished
 from aijobs.services.worker import WorkerOptions, crew
-from aijobs.store import jobs, workers
+from aijobs.store import jobs, switches, workers
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
 from tests.support.jobs import LEASE, claim_one, failure, history, new_job, present, settings_of
@@ -383,6 +384,32 @@ def test_drain_does_not_wait_for_what_is_paused_by_a_limit_of_nothing(
 
     assert report.claimed == 0
     assert statuses(store, ids) == {Status.PENDING}
+
+
+@pytest.mark.parametrize(("scope", "value"), [("t", ""), (ALL, ""), (BELOW_PRIORITY, "5")])
+def test_drain_does_not_wait_for_what_a_person_has_paused(
+    store: Store, clock: ManualClock, chance: Chance, scope: str, value: str
+) -> None:
+    ids = enqueue(store, chance)
+    pause = Switch(
+        kind=SwitchKind.PAUSE, scope=scope, value=value, actor="test", reason="test", set_at=clock.now()
+    )  # fmt: skip
+    with store.write() as tx:
+        switches.throw(tx, pause)
+
+    report = drain(store)
+
+    assert report.claimed == 0
+    assert statuses(store, ids) == {Status.PENDING}
+
+
+def test_drain_does_not_wait_for_a_provider_that_is_held(store: Store, chance: Chance) -> None:
+    ids = enqueue(store, chance, 2)
+
+    report = drain(store, ScriptedProvider(lambda _: failure(ErrorClass.AUTH)), concurrency=1)
+
+    assert report.claimed == 1
+    assert present(store, ids[1]).status is Status.PENDING
 
 
 def test_drain_waits_for_what_another_worker_holds(store: Store, clock: ManualClock, chance: Chance) -> None:

@@ -20,6 +20,7 @@ from aijobs.services.notifier import Notifier
 from aijobs.services.worker.attempt import Stop
 from aijobs.services.worker.attempts import Attempts
 from aijobs.services.worker.calls import Calls
+from aijobs.services.worker.draining import Draining
 from aijobs.services.worker.effects import Ledger
 from aijobs.services.worker.errands import Errand, Errands
 from aijobs.services.worker.gate import StoreGate
@@ -88,10 +89,11 @@ class Crew:
             may_call=permit.may_call,
         )  # fmt: skip
         self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
-        self._errands = Errands(coordinator, self.keeper, worker=name, log=log)
         types = options.types or tuple(settings.types)
+        draining = Draining(settings, types)
+        self._errands = Errands(coordinator, self.keeper, draining, worker=name, log=log)
         self.shift = Shift(
-            worker=name, options=options, types=types, drainable=drainable(settings, types),
+            worker=name, options=options, types=types,
             errands=self._errands, lane=self._lane, keeper=self.keeper, gate=self.gate, attempts=attempts,
             tally=self.tally, clock=clock, chance=chance, log=log,
         )  # fmt: skip
@@ -209,15 +211,3 @@ class Crew:
     def _soon(self, call: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
             self._loop.call_soon_threadsafe(call)
-
-
-def drainable(settings: Settings, types: tuple[str, ...]) -> tuple[str, ...]:
-    """The types of which a job could start at all: a limit of 0 is a pause, and waits for a person."""
-    if 0 in (settings.concurrency.global_, settings.concurrency.per_user):
-        return ()
-    return tuple(name for name in types if not _paused(settings, name))
-
-
-def _paused(settings: Settings, name: str) -> bool:
-    kind = settings.types[name]
-    return 0 in (kind.concurrency, kind.per_user, settings.providers[kind.provider].concurrency)

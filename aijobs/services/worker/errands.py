@@ -9,6 +9,7 @@ from aijobs.core.lifecycle import Failed, Parked
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import ErrorClass, Failure, Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished, Rescue
+from aijobs.services.worker.draining import Draining
 from aijobs.services.worker.leases import Key, LeaseKeeper, Until
 from aijobs.store import jobs, leases
 
@@ -24,7 +25,7 @@ class Errand:
     repair: bool = False
     cancels: bool = False
     claim: ClaimRequest | None = None
-    drain: Sequence[str] | None = None  # the types to ask about when the claim comes back empty
+    drain: bool = False  # ask whether anything is left when the claim comes back empty
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,10 +46,13 @@ class Answer:
 class Errands:
     """Runs errands, on the thread that belongs to the store."""
 
-    def __init__(self, coordinator: Coordinator, keeper: LeaseKeeper, *, worker: str, log: Log) -> None:
+    def __init__(
+        self, coordinator: Coordinator, keeper: LeaseKeeper, draining: Draining, *, worker: str, log: Log
+    ) -> None:
         self._coordinator = coordinator
         self._store = coordinator.store
         self._keeper = keeper
+        self._draining = draining
         self._worker = worker
         self._log = log
 
@@ -132,6 +136,6 @@ class Errands:
         if sum(not claim.resume for claim in answer.claims) >= request.slots > 0:
             return
         answer.next_due = self._coordinator.next_start()
-        if errand.drain is not None and not answer.claims:
+        if errand.drain and not answer.claims:
             with self._store.read() as tx:
-                answer.drained = not leases.runnable(tx, errand.drain, self._coordinator.clock.now())
+                answer.drained = self._draining.done(tx, self._coordinator.clock.now())

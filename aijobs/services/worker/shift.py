@@ -38,14 +38,13 @@ class Shift:
     """The loop and what it knows. It belongs to the event loop; its errands reach the store over the lane."""
 
     def __init__(
-        self, *, worker: str, options: WorkerOptions, types: tuple[str, ...], drainable: tuple[str, ...],
+        self, *, worker: str, options: WorkerOptions, types: tuple[str, ...],
         errands: Errands, lane: Lane, keeper: LeaseKeeper, gate: StoreGate, attempts: Attempts, tally: Tally,
         clock: Clock, chance: Chance, log: Log,
     ) -> None:  # fmt: skip
         self._worker = worker
         self._options = options
         self._types = types
-        self._drainable = drainable
         self._errands = errands
         self._lane = lane
         self._keeper = keeper
@@ -155,7 +154,7 @@ class Shift:
             self._cancels_due = False
             self._next_cancel_look = now + _CANCEL_LOOK_SECONDS
         ends, self._ended, self._urgent = self._ended, [], False
-        drain = self._drainable if self._options.drain and not self._running else None
+        drain = self._options.drain and not self._running
         return Errand(
             ends=ends, retried=self._retried, repair=repair, cancels=cancels, claim=claim, drain=drain
         )
