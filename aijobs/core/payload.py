@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -166,8 +166,15 @@ def dump_json(value: object) -> str:
     return text
 
 
-def _dumps(value: object, *, sort_keys: bool = False) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+def _encoder(*, sort_keys: bool) -> Callable[[object], str]:
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys
+    )
+    return encoder.encode
+
+
+_dumps = _encoder(sort_keys=False)  # made once: json.dumps makes an encoder for each call
+_sorted_dumps = _encoder(sort_keys=True)
 
 
 def _unserialisable(error: Exception) -> str:
@@ -178,7 +185,7 @@ def _unserialisable(error: Exception) -> str:
 
 def input_hash(value: object) -> str:
     """SHA-256 (hex) of *value*, compact and with sorted names: the order of names does not matter."""
-    return hashlib.sha256(_dumps(value, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_sorted_dumps(value).encode()).hexdigest()
 
 
 def clean_json(value: object, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> str:

@@ -188,7 +188,7 @@ def _workers(patient: Patient) -> Iterator[Finding]:
     alive = [record for record in running if now - record.heartbeat_at <= settings.worker.lease]
     silent = [record for record in running if record not in alive]
     with store.read() as tx:
-        waiting = leases.runnable(tx, sorted(settings.types), now)
+        waiting = leases.runnable(tx, running=(), waiting=sorted(settings.types), above=None, now=now)
     names = ", ".join(f"{record.name} on {record.host}" for record in alive) or "none"
     yield Finding(
         check="workers",

@@ -8,10 +8,13 @@ from aijobs.core.errors import KeyConflict, KeyOwnerEnded
 from aijobs.core.ids import new_id
 from aijobs.core.model import Job, NewJob, Status
 from aijobs.services.coordinator.values import Enqueued
-from aijobs.store import claims, history, jobs, moves, wake
+from aijobs.store import claims, history, intake, jobs, moves, wake
 from aijobs.store.engine import Tx
 
 Admitted = Enqueued | KeyConflict | KeyOwnerEnded
+
+MANY = 100
+"""From so many jobs on, they are written in bulk."""
 
 _KEYS_AT_ONCE = 500
 _Key = tuple[str, str, str]
@@ -22,6 +25,8 @@ def admit(tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, ac
 
     The unique index decides who is first; this function only makes the loser's answer a good one.
     """
+    if len(wanted) >= MANY and (answers := _all_new(tx, wanted, now=now, chance=chance, actor=actor)):
+        return answers
     owners = _owners(tx, [_key(new) for new in wanted if new.key is not None], now)
     created: dict[int, Job] = {}
     first: dict[_Key, int] = {}
@@ -38,6 +43,24 @@ def admit(tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, ac
         Enqueued(job=created[index]) if index in created else _known(tx, owners[_key(new)], new)
         for index, new in enumerate(wanted)
     ]
+
+
+def _all_new(
+    tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, actor: str
+) -> list[Admitted] | None:
+    """Create many jobs at once on the guess that every key is new; None, and nothing written, if not."""
+    keys = [_key(new) for new in wanted if new.key is not None]
+    if len(set(keys)) < len(keys):
+        return None
+    turns = claims.Turns(tx)
+    made = [_job(new, now, chance, actor) for new in wanted]
+    rows = [(job, _turn(job, turns, now), new.payload) for job, new in zip(made, wanted, strict=True)]
+    rows.sort(key=lambda row: (row[0].user, row[0].type, row[0].key or ""))
+    if not intake.create_all(tx, rows):
+        return None
+    if any(turn is not None for _, turn, _ in rows):
+        wake.notify(tx)
+    return [Enqueued(job=job) for job in made]
 
 
 def _owners(tx: Tx, keys: Sequence[_Key], now: datetime) -> dict[_Key, Job]:
@@ -116,6 +139,10 @@ def _job(new: NewJob, now: datetime, chance: Chance, actor: str) -> Job:
 def _row(job: Job, turns: claims.Turns, now: datetime) -> dict[str, object]:
     row: dict[str, object] = {column.key: getattr(job, column.key) for column in jobs.COLUMNS}
     row["status"] = job.status.value
-    due = job.next_run_at is not None and job.next_run_at <= now
-    row["turn"] = turns.next(job.type, job.user, job.priority) if due else None
+    row["turn"] = _turn(job, turns, now)
     return row
+
+
+def _turn(job: Job, turns: claims.Turns, now: datetime) -> int | None:
+    due = job.next_run_at is not None and job.next_run_at <= now
+    return turns.next(job.type, job.user, job.priority) if due else None
