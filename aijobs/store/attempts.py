@@ -37,17 +37,30 @@ def write(
 
     *work* must do nothing but talk to the transaction, for it may run several times.
     """
+    try:
+        with store.write() as tx:
+            return work(tx)
+    except StoreError as error:
+        if not gave_up(error):
+            raise
+    return _again(store, work, chance, sleep)
+
+
+def _again(
+    store: Store, work: Callable[[Connection], T], chance: Chance, sleep: Callable[[float], None]
+) -> T:
     from tenacity import Retrying, retry_if_exception, stop_after_attempt  # 40 ms that most commands can save
 
     def pause(state: "RetryCallState") -> float:
-        longest: float = _LONGEST * 2 ** (state.attempt_number - 1)
+        longest: float = _LONGEST * 2**state.attempt_number
         return chance.random() * longest
 
     def once() -> T:
         with store.write() as tx:
             return work(tx)
 
-    stop = stop_after_attempt(ATTEMPTS)
+    sleep(chance.random() * _LONGEST)
+    stop = stop_after_attempt(ATTEMPTS - 1)
     again = Retrying(retry=retry_if_exception(gave_up), stop=stop, wait=pause, sleep=sleep, reraise=True)
     return again(once)
 

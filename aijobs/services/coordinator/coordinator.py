@@ -1,7 +1,8 @@
 """The one writer of `jobs.status`, as the services and the command line see it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
@@ -24,11 +25,13 @@ from aijobs.services.coordinator.values import (
     Renewal,
     Rescue,
 )
-from aijobs.store import claims, history, jobs, moves, wake
+from aijobs.store import attempts, claims, history, jobs, moves, wake
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, Tx
 
 _LEASES_AT_ONCE = 1000
+
+T = TypeVar("T")
 
 
 class _RefusedError(Exception):
@@ -77,12 +80,15 @@ class Coordinator:
         Without *keep_going* a single refusal rolls all of them back; the answers still say what
         would have been.
         """
+
+        def work(tx: Tx) -> list[Admitted]:
+            answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
+            if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
+                raise _RefusedError(answers)
+            return answers
+
         try:
-            with self.store.write() as tx:
-                answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
-                if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
-                    raise _RefusedError(answers)
-                return answers
+            return self._write(work)
         except _RefusedError as refused:
             return refused.answers
 
@@ -103,8 +109,7 @@ class Coordinator:
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
         """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order."""
-        with self.store.write() as tx:
-            return self._claiming.claim(tx, request, self.clock.now())
+        return self._write(lambda tx: self._claiming.claim(tx, request, self.clock.now()))
 
     def next_start(self) -> datetime | None:
         """When time alone may next make a job claimable: one becomes due, or a provider's gate opens."""
@@ -115,11 +120,10 @@ class Coordinator:
 
     def renew(self, leases: Mapping[str, int], until: datetime) -> Renewal:
         """Extend the leases held by job id and fence; say which are lost and which are asked to stop."""
-        held: dict[str, datetime | None] = {}
-        pairs = list(leases.items())
-        with self.store.write() as tx:
-            for start in range(0, len(pairs), _LEASES_AT_ONCE):
-                held |= moves.renew(tx, pairs[start : start + _LEASES_AT_ONCE], until)
+        pairs = sorted(leases.items())
+        chunks = [pairs[n : n + _LEASES_AT_ONCE] for n in range(0, len(pairs), _LEASES_AT_ONCE)]
+        found = self._write(lambda tx: [moves.renew(tx, chunk, until) for chunk in chunks])
+        held = {job_id: asked for chunk in found for job_id, asked in chunk.items()}
         return Renewal(
             lost=frozenset(leases) - frozenset(held),
             cancel=frozenset(job_id for job_id, asked in held.items() if asked),
@@ -127,18 +131,16 @@ class Coordinator:
 
     def save_provider_job_id(self, job: Job, provider_job_id: str, facts: CallFacts) -> bool:  # noqa: ARG002
         """Note, before anything else, what the provider calls the running job. False: the lease is lost."""
-        with self.store.write() as tx:
-            return moves.save_provider_job(tx, job, provider_job_id, self.clock.now())
+        now = self.clock.now()
+        return self._write(lambda tx: moves.save_provider_job(tx, job, provider_job_id, now))
 
     def finish(self, ends: Sequence[Ended]) -> list[Finished]:
         """Write the ends of many attempts in one transaction; one answer each, in order."""
-        with self.store.write() as tx:
-            return self._finishing.finish(tx, ends, self.clock.now())
+        return self._write(lambda tx: self._finishing.finish(tx, ends, self.clock.now()))
 
     def receive(self, delivery: Delivery) -> Received:
         """Write a verified webhook delivery down and make its job's next look due, in one transaction."""
-        with self.store.write() as tx:
-            return receive(tx, delivery, self.clock.now())
+        return self._write(lambda tx: receive(tx, delivery, self.clock.now()))
 
     # --- Repair ---
 
@@ -149,9 +151,11 @@ class Coordinator:
             with self.store.read() as tx:
                 found = claims.expired(tx, now, limit, lock=False)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        with self.store.write() as tx:
-            found = claims.expired(tx, now, limit, lock=True)
-            answers = self._finishing.finish(tx, [_lost(job) for job in found], now) if found else []
+        return self._write(lambda tx: self._rescue(tx, limit, now))
+
+    def _rescue(self, tx: Tx, limit: int, now: datetime) -> Rescue:
+        found = claims.expired(tx, now, limit, lock=True)
+        answers = self._finishing.finish(tx, [_lost(job) for job in found], now) if found else []
         repaired = sum(answer.applied for answer in answers)
         return Rescue(found=len(found), repaired=repaired, ids=tuple(job.id for job in found))
 
@@ -162,10 +166,12 @@ class Coordinator:
             with self.store.read() as tx:
                 found = claims.overdue(tx, now, limit, lock=False)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        with self.store.write() as tx:
-            found = claims.overdue(tx, now, limit, lock=True)
-            if found:
-                self._give_up(tx, found, now)
+        return self._write(lambda tx: self._expire(tx, limit, now))
+
+    def _expire(self, tx: Tx, limit: int, now: datetime) -> Rescue:
+        found = claims.overdue(tx, now, limit, lock=True)
+        if found:
+            self._give_up(tx, found, now)
         return Rescue(found=len(found), repaired=len(found), ids=tuple(job.id for job in found))
 
     def _give_up(self, tx: Tx, found: Sequence[Job], now: datetime) -> None:
@@ -189,31 +195,33 @@ class Coordinator:
 
         Raises NotFound, and AlreadyFinished when there is nothing left to stop.
         """
-        now = self.clock.now()
-        with self.store.write() as tx:
-            job = self._locked(tx, job_id)
-            if job.status.final:
-                raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
-            kind = "cancel_requested" if job.status is Status.PROCESSING else "cancelled"
-            if job.status is Status.PROCESSING:
-                moves.ask_to_cancel(tx, job, now)
-                wake.notify(tx)
-            else:
-                move = Move(target=Status.CANCELLED, outcome=None, reason=reason or "cancelled")
-                self._finishing.write(tx, [(_lost(job), job, move)], now)
-            history.add_events(tx, [Event(kind=kind, actor=actor, at=now, job_id=job_id, reason=reason)])
-            return self._locked(tx, job_id)
+        return self._write(lambda tx: self._cancel(tx, job_id, self.clock.now(), actor, reason))
+
+    def _cancel(self, tx: Tx, job_id: str, now: datetime, actor: str, reason: str | None) -> Job:
+        job = self._locked(tx, job_id)
+        if job.status.final:
+            raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
+        kind = "cancel_requested" if job.status is Status.PROCESSING else "cancelled"
+        if job.status is Status.PROCESSING:
+            moves.ask_to_cancel(tx, job, now)
+            wake.notify(tx)
+        else:
+            move = Move(target=Status.CANCELLED, outcome=None, reason=reason or "cancelled")
+            self._finishing.write(tx, [(_lost(job), job, move)], now)
+        history.add_events(tx, [Event(kind=kind, actor=actor, at=now, job_id=job_id, reason=reason)])
+        return self._locked(tx, job_id)
 
     def reopen(self, job_id: str, *, actor: str, reason: str, priority: int | None = None) -> Job:
         """Replay one dead letter: a new round on the same job, its attempts afresh, its history whole.
 
         Raises NotFound, and Conflict when it is not an open dead letter or its key has a newer owner.
         """
-        now = self.clock.now()
-        with self.store.write() as tx:
-            return self.reopen_in(
-                tx, self._locked(tx, job_id), now, actor=actor, reason=reason, priority=priority
-            )
+
+        def work(tx: Tx) -> Job:
+            job, now = self._locked(tx, job_id), self.clock.now()
+            return self.reopen_in(tx, job, now, actor=actor, reason=reason, priority=priority)
+
+        return self._write(work)
 
     def reopen_in(
         self, tx: Tx, job: Job, now: datetime, *, actor: str, reason: str, priority: int | None = None
@@ -247,17 +255,18 @@ class Coordinator:
 
         Raises NotFound, and Conflict when it is not an open dead letter.
         """
-        now = self.clock.now()
-        with self.store.write() as tx:
-            job = self._locked(tx, job_id)
-            settled = job.status is Status.DEAD_LETTER and history.settle_dead_letter(
-                tx, job.id, job.round, state="closed", reason=reason, actor=actor, now=now
-            )
-            if not settled:
-                raise Conflict(f"job {job_id} is no open dead letter: nothing was changed")
-            event = Event(kind="closed", actor=actor, at=now, job_id=job_id, reason=reason)
-            history.add_events(tx, [event])
-            return job
+        return self._write(lambda tx: self._close(tx, job_id, self.clock.now(), actor, reason))
+
+    def _close(self, tx: Tx, job_id: str, now: datetime, actor: str, reason: str) -> Job:
+        job = self._locked(tx, job_id)
+        settled = job.status is Status.DEAD_LETTER and history.settle_dead_letter(
+            tx, job.id, job.round, state="closed", reason=reason, actor=actor, now=now
+        )
+        if not settled:
+            raise Conflict(f"job {job_id} is no open dead letter: nothing was changed")
+        event = Event(kind="closed", actor=actor, at=now, job_id=job_id, reason=reason)
+        history.add_events(tx, [event])
+        return job
 
     def retry(self, job_id: str, *, actor: str, reason: str) -> Job:
         """The replay of one job by hand, or the release of one that is held for a person.
@@ -265,18 +274,19 @@ class Coordinator:
         Raises NotFound; Conflict when it is neither, when it has been replayed as often as its type allows,
         or when its key has passed to a newer job.
         """
-        now = self.clock.now()
-        with self.store.write() as tx:
-            job = self._locked(tx, job_id)
-            if job.hold_reason is not None:
-                return self._release(tx, job, now, actor=actor, reason=reason)
-            kind = self.settings.types.get(job.type)
-            if kind is not None and job.round > kind.max_replays:
-                raise Conflict(
-                    f"job {job_id} has been replayed {job.round - 1} times, as often as its type allows",
-                    hint=f"close it with a reason, or raise types.{job.type}.max_replays",
-                )
-            return self.reopen_in(tx, job, now, actor=actor, reason=reason)
+        return self._write(lambda tx: self._retry(tx, job_id, self.clock.now(), actor, reason))
+
+    def _retry(self, tx: Tx, job_id: str, now: datetime, actor: str, reason: str) -> Job:
+        job = self._locked(tx, job_id)
+        if job.hold_reason is not None:
+            return self._release(tx, job, now, actor=actor, reason=reason)
+        kind = self.settings.types.get(job.type)
+        if kind is not None and job.round > kind.max_replays:
+            raise Conflict(
+                f"job {job_id} has been replayed {job.round - 1} times, as often as its type allows",
+                hint=f"close it with a reason, or raise types.{job.type}.max_replays",
+            )
+        return self.reopen_in(tx, job, now, actor=actor, reason=reason)
 
     def _release(self, tx: Tx, job: Job, now: datetime, *, actor: str, reason: str) -> Job:
         released = moves.unhold(tx, job.id, now)
@@ -309,6 +319,10 @@ class Coordinator:
             "new_priority": rank,
             "new_deadline": deadline,
         }
+
+    def _write(self, work: Callable[[Tx], T]) -> T:
+        """Run *work* in a transaction of its own, again if the database gives up on it."""
+        return attempts.write(self.store, work, chance=self.chance)
 
     def _locked(self, tx: Tx, job_id: str) -> Job:
         job = moves.locked(tx, [job_id]).get(job_id)
