@@ -48,6 +48,7 @@ THIRD_PARTIES = {
 
 PLACES = {
     "aijobs.store.moves": ("services/coordinator", "store/"),
+    "aijobs.store.intake": ("services/coordinator", "store/"),
     "sqlite3": ("store/",),
     "asyncio": ("providers/", "services/worker", "http/"),
     "random": ("core/clock.py",),
