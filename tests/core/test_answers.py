@@ -271,6 +271,7 @@ def test_an_error_object_goes_before_everything_else_in_a_200(kind, body, error_
         ({"native_finish_reason": "MALFORMED_FUNCTION_CALL"}, E.BAD_RESPONSE, "malformed_function_call"),
         ({"native_finish_reason": "SAFETY"}, E.CONTENT_POLICY, "safety"),
         ({"error": None}, E.BAD_RESPONSE, "error_in_answer"),
+        ({"error": {}}, E.BAD_RESPONSE, "error_in_answer"),
         ({}, E.BAD_RESPONSE, "error_in_answer"),
     ],
 )
@@ -342,6 +343,13 @@ def test_json_where_json_was_asked_for_is_usable():
 )
 def test_an_account_of_the_work_is_told_from_an_answer_that_went_wrong(value, about):
     assert is_about_work(value) is about
+
+
+def test_a_refusal_says_what_it_is_about():
+    given = read(MESSAGES, message("refusal", stop_details={"category": "bio"}))
+
+    assert isinstance(given, Failure)
+    assert given.message == "the model refuses: bio"
 
 
 def test_a_malformed_answer_keeps_a_bounded_copy_without_the_input():

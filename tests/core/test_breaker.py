@@ -243,7 +243,9 @@ def test_a_failure_on_the_slow_start_steps_down_and_at_its_foot_opens():
     down = fail(RAMP)
 
     assert (down.health.ramp_step, down.health.successes, down.health.breaker) == (1, 0, Breaker.RAMP)
-    assert fail(fail(down.health).health).health.breaker == Breaker.OPEN
+    foot = fail(down.health).health
+    assert (foot.breaker, foot.ramp_step) == (Breaker.RAMP, 0)
+    assert fail(foot).health.breaker == Breaker.OPEN
     assert "it failed again" in fail(FIRST_STEP).reasons[0]
 
 
@@ -306,6 +308,7 @@ def test_a_probe_that_succeeds_lifts_the_hold_into_a_slow_start():
 def test_a_call_from_before_the_hold_does_not_lift_it():
     assert succeed(HELD, started_at=NOW - 7 * MINUTE) == Change(health=HELD)
     assert succeed(WAITING) == Change(health=WAITING)
+    assert succeed(WAITING, now=NOW + MINUTE).health.held_at is None
 
 
 def test_a_probe_that_is_refused_puts_the_next_one_off_without_news():
@@ -446,7 +449,9 @@ def test_slow_down_never_stops_a_provider_and_an_old_cap_is_forgotten():
     assert fail(HEALTHY, E.RATE_LIMITED, code="slow_down", in_flight=1).health.concurrency_cap == 1
     one = fail(HEALTHY, E.RATE_LIMITED, code="slow_down", in_flight=2).health
     assert fail(one, E.RATE_LIMITED, code="slow_down", in_flight=2).health.concurrency_cap == 1
-    late = NOW + 20 * MINUTE
+    two = fail(HEALTHY, E.RATE_LIMITED, code="slow_down", in_flight=4).health
+    assert fail(two, E.RATE_LIMITED, code="slow_down", in_flight=4).health.concurrency_cap == 1
+    late = NOW + 15 * MINUTE
     assert fail(one, E.RATE_LIMITED, code="slow_down", in_flight=60, now=late).health.concurrency_cap == 30
     assert fail(HEALTHY, E.RATE_LIMITED, code="rate_limit_exceeded").health.concurrency_cap is None
 

@@ -145,6 +145,28 @@ def test_two_uncounted_classes_that_take_turns_come_to_an_end():
     assert given.reason == "rate_limited: put off 42 times in all"
 
 
+def test_a_replayed_job_has_all_its_retries_again():
+    job = a_job(attempts=1, last_error_class="network")
+
+    given = policy().verdict(job, Failure(error_class=E.NETWORK), NOW, HALF)
+
+    assert (given.retry, given.delay) == (True, timedelta(0))
+
+
+def test_a_class_that_a_configuration_never_retries_costs_an_attempt_like_the_others():
+    by = policy(retry={"rate_limited": {"retries": 0}})
+
+    assert verdict(E.RATE_LIMITED, by=by) == Verdict(
+        retry=False, reason="rate_limited: trying again changes nothing"
+    )
+
+
+def test_the_reason_says_whether_it_waits():
+    assert verdict(E.NETWORK).reason == "network: tried again at once"
+    assert verdict(E.NETWORK, used=1).reason == "network: tried again after a backoff"
+    assert verdict(E.UNAVAILABLE).reason == "unavailable: waits for the provider to recover"
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_setting_replaces_the_rule_of_its_class(counted):
     by = policy(retry={"unavailable": {"retries": 2, "backoff": "fixed", "delay": "7s", "counted": counted}})
