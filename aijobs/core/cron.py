@@ -31,7 +31,6 @@ from aijobs.core.wallclock import (
     Stretch,
     changes,
     find_zone,
-    offset_at,
     stretches,
 )
 
@@ -273,6 +272,3 @@ def _second_reading(crontab: Crontab) -> str | None:
         if set(values) != (every if "*" in theirs else set(theirs)):
             return f"{field.name}: croniter, which other programs use, reads it as other times"
     return None
-
-
-__all__ = ["EPOCH", "ClockChange", "Schedule", "changes", "offset_at", "validate", "warnings"]

@@ -15,7 +15,7 @@ from aijobs.core.cron import Schedule
 from aijobs.core.errors import AijobsError, Conflict, StoreError, UsageError
 from aijobs.core.ticking import RETIRED, Decision, Rule, State, decide_tick
 from aijobs.services.tick_report import TickReport
-from aijobs.store import jobs, schedules
+from aijobs.store import schedules
 from aijobs.store.engine import Store, Tx
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ class Scheduler:
         return replace(new_job(request, self.settings, now=self.store.clock.now()), schedule=name)
 
     def _job_of(self, tx: Tx, name: str, window: datetime) -> str | None:
+        from aijobs.store import jobs
+
         schedule = self.settings.schedules[name]
         key = (schedule.user.strip(), schedule.type, key_of(name, window))
         job = jobs.by_key(tx, [key]).get(key)
