@@ -69,13 +69,14 @@ class Context:
     @cached_property
     def settings(self) -> "Settings":
         """The whole configuration: flag over environment over file over default. Raises ConfigError."""
-        with _without_plugins():
-            return self._load_settings()
+        return self.load_settings(thorough=False)
 
-    def _load_settings(self) -> "Settings":
+    def load_settings(self, *, thorough: bool) -> "Settings":
+        """The configuration as it is in the file now; *thorough*: templates and schemas are looked at too."""
         from aijobs.core.config import load
 
-        return load(self.config_path, environ=self.environ, database=self.database)
+        with _without_plugins():
+            return load(self.config_path, environ=self.environ, database=self.database, thorough=thorough)
 
     @property
     def clock(self) -> Clock:

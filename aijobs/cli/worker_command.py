@@ -1,7 +1,9 @@
 """`aijobs worker`: claim jobs and carry them out."""
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +14,8 @@ from aijobs.cli.words import duration, positive_duration
 from aijobs.core.errors import Interrupted
 
 if TYPE_CHECKING:
-    from aijobs.services.worker import WorkerReport
+    from aijobs.core.settings import Settings
+    from aijobs.services.worker import WorkerOptions, WorkerReport
 
 
 @notes(
@@ -56,14 +59,18 @@ def worker(
     """Claim jobs and carry them out until told to stop.
 
     SIGTERM and Ctrl-C: nothing more is claimed, running jobs have the grace to end and are handed back then;
-    a second signal hands them back at once. Events go to stderr, a line each: -v also tells of each job that
-    goes well, -q only of what goes wrong. The closing summary goes to stdout.
+    a second signal hands them back at once. SIGHUP: the configuration is read again, as it is every half
+    minute anyway; a faulty one is refused with a line in the log, and the old one stays.
+
+    Events go to stderr, a line each: -v also tells of each job that goes well, -q only of what goes wrong.
+    The closing summary goes to stdout.
     """
     from aijobs.services.worker import WorkerOptions
 
     context = context_of(ctx)
-    options = WorkerOptions.from_settings(
-        context.settings,
+    context.settings = context.load_settings(thorough=True)  # what cannot work is refused before it starts
+    options_of = partial(
+        WorkerOptions.from_settings,
         concurrency=concurrency,
         types=tuple(dict.fromkeys(types)) if types else None,
         lease=positive_duration(lease, "--lease"),
@@ -72,29 +79,35 @@ def worker(
         max_jobs=max_jobs,
         name=name,
     )
-    report = _run(context, options, as_json=log_format is LogFormat.JSON)
+    report = _run(context, options_of, as_json=log_format is LogFormat.JSON)
     _print(context, report)
     if report.stopped_by == "SIGINT":
         return Interrupted.exit_code
     return 1 if drain and report.dead_letter else 0
 
 
-def _run(context: Context, options: Any, *, as_json: bool) -> "WorkerReport":
-    from aijobs.cli.simulators import with_simulators
+def _run(
+    context: Context, options_of: "Callable[[Settings], WorkerOptions]", *, as_json: bool
+) -> "WorkerReport":
+    from aijobs.cli.simulators import simulators
     from aijobs.providers.registry import Providers
     from aijobs.services.coordinator import Coordinator
     from aijobs.services.worker import Worker
 
+    options = options_of(context.settings)
     store = context.create_store()
     for warning in store.warnings:
         context.printer.warn(warning)
-    with with_simulators(context) as settings:
+    with simulators(context) as complete:
+        settings = complete(context.settings)
         worker = Worker(
             store,
             Coordinator(store, settings, chance=context.chance),
             settings,
             Providers(settings, clock=context.clock, chance=context.chance),
             options=options,
+            options_of=options_of,
+            source=lambda: complete(context.load_settings(thorough=True)),
             chance=context.chance,
             log=line_log(context, as_json=as_json),
         )

@@ -21,6 +21,9 @@ class LogEvent(StrEnum):
     """Every event there is."""
 
     WORKER_STARTED = "worker_started"
+    CONFIG_RELOADED = "config_reloaded"
+    CONFIG_UNCHANGED = "config_unchanged"
+    CONFIG_REFUSED = "config_refused"
     WORKER_STOPPING = "worker_stopping"
     WORKER_STOPPED = "worker_stopped"
     SIDE_TASK_DIED = "side_task_died"
@@ -44,11 +47,23 @@ class LogEvent(StrEnum):
     NOTIFICATION_FAILED = "notification_failed"
     STORE_LOST = "store_lost"
     STORE_BACK = "store_back"
+    SERVER_STARTED = "server_started"
+    SERVER_STOPPED = "server_stopped"
+    REQUEST_FAILED = "request_failed"
+    DELIVERY_TAKEN = "delivery_taken"
+    DELIVERY_CONTRADICTS = "delivery_contradicts"
+    DELIVERY_REFUSED = "delivery_refused"
+    DELIVERY_NOT_SAVED = "delivery_not_saved"
+    ORPHAN_ADOPTED = "orphan_adopted"
+    LATE_OUTCOME = "late_outcome"
+    DELIVERIES_EXPIRED = "deliveries_expired"
 
 
 _E = LogEvent
 LEVELS = MappingProxyType(
     {
+        _E.CONFIG_RELOADED: Level.WARNING,
+        _E.CONFIG_REFUSED: Level.ERROR,
         _E.JOB_CLAIMED: Level.DETAIL,
         _E.JOB_SUCCEEDED: Level.DETAIL,
         _E.JOB_PARKED: Level.DETAIL,
@@ -67,6 +82,13 @@ LEVELS = MappingProxyType(
         _E.NOTIFICATION_FAILED: Level.WARNING,
         _E.STORE_LOST: Level.ERROR,
         _E.STORE_BACK: Level.WARNING,
+        _E.REQUEST_FAILED: Level.ERROR,
+        _E.DELIVERY_CONTRADICTS: Level.WARNING,
+        _E.DELIVERY_REFUSED: Level.WARNING,
+        _E.DELIVERY_NOT_SAVED: Level.ERROR,
+        _E.ORPHAN_ADOPTED: Level.WARNING,
+        _E.LATE_OUTCOME: Level.WARNING,
+        _E.DELIVERIES_EXPIRED: Level.WARNING,
     }
 )
 """The level of each event; what is not named here is INFO."""

@@ -33,6 +33,7 @@ class Providers:
         self._settings = settings
         self._clock = clock
         self._adapters: dict[str, Adapter] = {}
+        self._retired: list[Adapter] = []
         self._client: Client | None = None
 
     def get(self, name: str) -> Adapter:
@@ -45,10 +46,17 @@ class Providers:
             adapter = self._adapters[name] = self._make(name, self._settings.provider(name))
         return adapter
 
+    def configure(self, settings: Settings) -> None:
+        """Take new settings: calls to come go by them, calls under way end by the old ones."""
+        before, self._settings = self._settings.providers, settings
+        for name in [name for name in self._adapters if before.get(name) != settings.providers.get(name)]:
+            self._retired.append(self._adapters.pop(name))
+
     async def close(self) -> None:
         """Close the adapters and every connection."""
-        adapters, self._adapters = self._adapters, {}
-        for adapter in adapters.values():
+        adapters, self._adapters = [*self._retired, *self._adapters.values()], {}
+        self._retired = []
+        for adapter in adapters:
             await adapter.close()
         client, self._client = self._client, None
         if client is not None:

@@ -20,6 +20,9 @@ _E = LogEvent
 _WORDS = MappingProxyType(
     {
         _E.WORKER_STARTED: "worker {worker} started, concurrency {concurrency}",
+        _E.CONFIG_RELOADED: "configuration reloaded ({why}): {changed}{note}",
+        _E.CONFIG_UNCHANGED: "configuration looked at ({why}): nothing has changed",
+        _E.CONFIG_REFUSED: "the new configuration is refused, the old one stays ({why}): {error}",
         _E.WORKER_STOPPING: "stopping on {why}: {running} running, {grace} to finish",
         _E.WORKER_STOPPED: "worker {worker} stopped: {claimed} claimed, {succeeded} succeeded, "
         "{failed} failed, {dead_letter} dead letters, {cancelled} cancelled, {handed_back} handed back, "
@@ -46,6 +49,17 @@ _WORDS = MappingProxyType(
         _E.NOTIFICATION_FAILED: "job {job}: {target} could not be told ({event}): {error}; again {at}",
         _E.STORE_LOST: "the store is away, trying again: {error}",
         _E.STORE_BACK: "the store is back after {seconds}",
+        _E.SERVER_STARTED: "serving at {url}",
+        _E.SERVER_STOPPED: "stopped on {why}",
+        _E.REQUEST_FAILED: "a request to {route} failed: {error}",
+        _E.DELIVERY_TAKEN: "webhook {provider} {event_type} {delivery_id}: {outcome} {job}",
+        _E.DELIVERY_CONTRADICTS: "webhook {provider} {event_type} {delivery_id}: {outcome} {job}, "
+        "and its body differs from the first",
+        _E.DELIVERY_REFUSED: "webhook {provider} refused: {reason}",
+        _E.DELIVERY_NOT_SAVED: "webhook {provider} not written down ({error}): it is to be sent again",
+        _E.ORPHAN_ADOPTED: "job {job}: {provider_job_id} was found again; nothing is sent anew",
+        _E.LATE_OUTCOME: "job {job}: {provider_job_id} ended as {outcome} after the job had",
+        _E.DELIVERIES_EXPIRED: "{count} webhook deliveries found no job",
     }
 )
 

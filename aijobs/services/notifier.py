@@ -74,8 +74,9 @@ class Notifier:
 
     def run_once(self) -> NotifyReport:
         """Deliver at most a few due notifications of each target, and write down how it went."""
-        taken = {name: self._take(name) for name in self.settings.notify}
-        work = [(name, notes) for name, notes in taken.items() if notes]
+        targets = self.settings.notify  # held on to: a reload may put others in its place meanwhile
+        taken = {name: self._take(name, target) for name, target in targets.items()}
+        work = [(name, targets[name], notes) for name, notes in taken.items() if notes]
         if not work:
             return NotifyReport()
         with ThreadPoolExecutor(min(_THREADS, len(work)), "aijobs-notify") as pool:
@@ -86,13 +87,13 @@ class Notifier:
             given_up=states.count("failed") + states.count("gone"),
         )
 
-    def _take(self, name: str) -> list[Note]:
-        lease = self.settings.notify[name].timeout * _AT_ONCE + _MARGIN
+    def _take(self, name: str, target: NotifySettings) -> list[Note]:
+        lease = target.timeout * _AT_ONCE + _MARGIN
         with self.store.write() as tx:
             return outbox.take(tx, name, self.store.clock.now(), _AT_ONCE, lease)
 
-    def _serve(self, name: str, notes: Sequence[Note]) -> list[str]:
-        return [self._deliver(name, self.settings.notify[name], note) for note in notes]
+    def _serve(self, name: str, target: NotifySettings, notes: Sequence[Note]) -> list[str]:
+        return [self._deliver(name, target, note) for note in notes]
 
     def _deliver(self, name: str, target: NotifySettings, note: Note) -> str:
         told = self._tell(target, note)

@@ -14,7 +14,7 @@ import pytest
 from aijobs.core.model import Status
 from aijobs.store import jobs, workers
 from tests.support.command_line import command
-from tests.support.processes import Site, caught_signals, site
+from tests.support.processes import CONFIG, Site, caught_signals, site
 from tests.support.wait import eventually
 
 pytestmark = pytest.mark.e2e
@@ -344,3 +344,26 @@ def test_a_machine_whose_clock_is_ahead_steals_nothing(tmp_path: Path, postgres_
 
         assert swept.json["expired_leases"]["found"] == 0
         assert place.outcomes(job_id) == ["succeeded"]
+
+
+def test_sighup_takes_up_a_changed_limit_and_refuses_a_faulty_file(place: Site) -> None:
+    place.configure(CONFIG.replace("held: {provider: held}", "held: {provider: held, concurrency: 1}"))
+    for n in range(3):
+        place.enqueue("held", n)
+    worker = place.worker()
+    place.until_ran("held", 1)
+
+    place.configure(CONFIG.replace("held: {provider: held}", "held: {provider: held, concurrency: 2}"))
+    worker.send(signal.SIGHUP)
+    place.until_ran("held", 2)
+    place.configure(CONFIG.replace("held: {provider: held}", "held: {provider: held, prompt: '{{ oops'}"))
+    worker.send(signal.SIGHUP)
+    worker.send(signal.SIGTERM)
+    place.go()
+    report = worker.ended()
+
+    assert report.code == 0
+    assert "configuration reloaded (SIGHUP): types.held.concurrency" in report.err
+    assert report.err.count("the new configuration is refused, the old one stays (SIGHUP)") == 1
+    assert "types.held.prompt" in report.err
+    assert place.aijobs("worker", "--drain").code == 2  # refused at the start as well

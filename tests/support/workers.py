@@ -103,6 +103,9 @@ class Providers:
     def get(self, name: str) -> Adapter:
         return self.one
 
+    def configure(self, settings: Settings) -> None:
+        self.settings = settings
+
     async def close(self) -> None:
         self.closed = True
         await self.one.close()
@@ -152,7 +155,8 @@ class Running:
 
 def make_worker(
     store: Store, provider: Adapter | None = None, *, settings: Settings | None = None,
-    coordinator: Coordinator | None = None, chance: Chance | None = None, log: Any = None, **options: Any,
+    coordinator: Coordinator | None = None, chance: Chance | None = None, log: Any = None,
+    source: Any = None, options_of: Any = None, **options: Any,
 ) -> Running:  # fmt: skip
     """A worker that has not been started yet."""
     settings = settings or settings_of()
@@ -161,7 +165,7 @@ def make_worker(
     provider = provider or ScriptedProvider()
     worker = Worker(
         store, coordinator, settings, Providers(provider), options=WorkerOptions(**(QUICK | options)),
-        chance=chance, log=log,
+        chance=chance, log=log, source=source, options_of=options_of,
     )  # fmt: skip
     return Running(worker, provider, coordinator)
 

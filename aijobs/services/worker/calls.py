@@ -42,6 +42,11 @@ class Calls:
         self._context = context
         self._recipes: dict[str, Recipe] = {}
 
+    def configure(self, settings: Settings) -> None:
+        """Prepare the calls to come by new settings."""
+        self._settings = settings
+        self._recipes.clear()
+
     def adapter_of(self, job: Job) -> Adapter:
         """The provider *job* was claimed for. Raises NotFound when the configuration has lost it."""
         return self._adapter(job.provider or self.recipe(job.type).kind.provider)

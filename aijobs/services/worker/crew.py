@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
@@ -13,6 +13,7 @@ from aijobs import __version__
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import StoreError
 from aijobs.core.log_events import Log, LogEvent
+from aijobs.core.model import Event
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Adapter
 from aijobs.services.coordinator import Coordinator
@@ -33,7 +34,7 @@ from aijobs.services.worker.python_context import Desk
 from aijobs.services.worker.shift import Shift
 from aijobs.services.worker.tally import Tally
 from aijobs.services.worker.time_limits import LEARN_EVERY, TimeLimits
-from aijobs.store import workers
+from aijobs.store import history, workers
 from aijobs.store.engine import Store
 from aijobs.store.wake import Wake
 
@@ -49,6 +50,10 @@ class ProvidersByName(Protocol):
 
     async def close(self) -> None:
         """Close all of them."""
+        ...
+
+    def configure(self, settings: Settings) -> None:
+        """Make adapters by new settings from now on."""
         ...
 
 
@@ -78,18 +83,19 @@ class Crew:
         )  # fmt: skip
         self.tally = Tally(name, clock=clock, log=log)
         permit = Permit(coordinator, lane=self._lane, keeper=self.keeper, gate=self.gate)
+        self._coordinator = coordinator
         self._limits = limits = TimeLimits(settings, store=store)
         desk = Desk(
             adapter=providers.get, timeout=limits.of, permit=permit, keeper=self.keeper,
             ledger=Ledger(store, lane=self._lane, gate=self.gate, clock=clock), clock=clock, chance=chance,
         )  # fmt: skip
-        calls = Calls(settings, adapter=providers.get, timeout=limits.of, context=desk.context)
-        attempts = Attempts(
+        self._calls = calls = Calls(settings, adapter=providers.get, timeout=limits.of, context=desk.context)
+        self._attempts = attempts = Attempts(
             calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
             may_call=permit.may_call,
         )  # fmt: skip
         self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
-        types = options.types or tuple(settings.types)
+        types = _types(settings, options)
         draining = Draining(settings, types)
         self._errands = Errands(coordinator, self.keeper, draining, worker=name, log=log)
         self.shift = Shift(
@@ -122,8 +128,30 @@ class Crew:
                 self.shift.look()
             if self._loop.time() - learned_at >= LEARN_EVERY.total_seconds():
                 learned_at = self._loop.time()
-                with contextlib.suppress(StoreError):  # what was learned before serves
-                    await self._lane.run(self._limits.learn)
+                await self._learn()
+
+    async def configure(
+        self, settings: Settings, options: WorkerOptions, *, changed: Sequence[str], why: str
+    ) -> None:
+        """Go on by new settings; attempts at work end by the old ones. Raises StoreError, and then nothing
+        has changed.
+        """
+        types = _types(settings, options)
+        await self._lane.run(partial(self._note_reload, changed, why))
+        await self._lane.run(partial(self._coordinator.configure, settings))
+        self._options = options
+        self._errands.draining = Draining(settings, types)
+        self._limits.configure(settings)
+        self._providers.configure(settings)
+        self._calls.configure(settings)
+        self._attempts.secrets = settings.secrets()
+        self._messenger.configure(settings)
+        self.shift.configure(options, types)
+        await self._learn()
+
+    async def _learn(self) -> None:
+        with contextlib.suppress(StoreError):  # what was learned before, or the tier, serves
+            await self._lane.run(self._limits.learn)
 
     def close(self, why: str, *, grace: timedelta) -> None:
         """Claim nothing more; what runs may go on."""
@@ -172,6 +200,14 @@ class Crew:
         with self._store.write() as tx:
             workers.heartbeat(tx, self._name, now=now)
 
+    def _note_reload(self, changed: Sequence[str], why: str) -> None:
+        event = Event(
+            kind="config_reload", actor=self._name, at=self._clock.now(), reason=why,
+            detail={"changed": list(changed)},
+        )  # fmt: skip
+        with self._store.write() as tx:
+            history.add_events(tx, [event])
+
     def _note_state(self, state: str) -> None:
         with contextlib.suppress(StoreError), self._store.write() as tx:
             workers.set_state(tx, self._name, state, now=self._clock.now())
@@ -211,3 +247,8 @@ class Crew:
     def _soon(self, call: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
             self._loop.call_soon_threadsafe(call)
+
+
+def _types(settings: Settings, options: WorkerOptions) -> tuple[str, ...]:
+    """The types to claim."""
+    return options.types or tuple(settings.types)

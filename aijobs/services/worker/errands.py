@@ -52,7 +52,7 @@ class Errands:
         self._coordinator = coordinator
         self._store = coordinator.store
         self._keeper = keeper
-        self._draining = draining
+        self.draining = draining
         self._worker = worker
         self._log = log
 
@@ -138,4 +138,4 @@ class Errands:
         answer.next_due = self._coordinator.next_start()
         if errand.drain and not answer.claims:
             with self._store.read() as tx:
-                answer.drained = self._draining.done(tx, self._coordinator.clock.now())
+                answer.drained = self.draining.done(tx, self._coordinator.clock.now())

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from aijobs.core.errors import StoreError
+from aijobs.core.settings import Settings
 from aijobs.services.notifier import Notifier
 
 EVERY_SECONDS = 1.0
@@ -25,6 +26,12 @@ class Messenger:
         if self._notifier.settings.notify:
             self._began = True
             self._thread.start()
+
+    def configure(self, settings: Settings) -> None:
+        """Go by new settings from the next look on."""
+        self._notifier.settings = settings
+        if not self._began and not self._stop.is_set():
+            self.start()
 
     def stop(self, *, timeout: float) -> None:
         """End after a last look, waiting for it at most *timeout* seconds; its lease covers the rest."""

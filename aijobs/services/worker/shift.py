@@ -89,6 +89,12 @@ class Shift:
         self._hungry = self._cancels_due = True
         self._bell.set()
 
+    def configure(self, options: WorkerOptions, types: tuple[str, ...]) -> None:
+        """Take new options: how many calls at once, of which types, how often to look."""
+        self._options = options
+        self._types = types
+        self.look()
+
     def try_again(self) -> None:
         """The store has answered somebody: don't wait any longer."""
         self._next_try = 0.0

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks a worker to finish up, the second to go at once.
+"""SIGTERM and SIGINT: the first asks a worker to finish up, the second to go at once. SIGHUP: reload.
 
 Read by a thread of its own from the interpreter's wake-up descriptor, so that they are heard whatever the
 main thread does: a python job that blocks the event loop cannot keep a worker from giving its jobs back. They
@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 from aijobs.core.errors import Interrupted
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_CAUGHT = (*SIGNALS, signal.SIGHUP)
 
 
 class Obedient(Protocol):
@@ -40,6 +41,10 @@ class Obedient(Protocol):
         """Hand everything back at once."""
         ...
 
+    def reload(self, why: str) -> None:
+        """Look at the configuration."""
+        ...
+
     def release(self) -> None:
         """The same without the event loop, which does not answer."""
         ...
@@ -60,7 +65,7 @@ class Signals:
         if threading.current_thread() is threading.main_thread():
             self._theirs.setblocking(False)
             self._fd_before = signal.set_wakeup_fd(self._theirs.fileno(), warn_on_full_buffer=False)
-            self._before = {number: signal.signal(number, _heard_elsewhere) for number in SIGNALS}
+            self._before = {number: signal.signal(number, _heard_elsewhere) for number in _CAUGHT}
             self._thread.start()
         return self
 
@@ -90,7 +95,9 @@ class Signals:
             if not data:
                 return
             for number in data:
-                if number in SIGNALS:
+                if number == signal.SIGHUP:
+                    self._worker.reload("SIGHUP")
+                elif number in SIGNALS:
                     self._obey(signal.Signals(number).name)
 
     def _obey(self, name: str) -> None:

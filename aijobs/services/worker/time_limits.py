@@ -14,8 +14,12 @@ class TimeLimits:
     """The limit of each type: the one set, the one learned, or that of its tier."""
 
     def __init__(self, settings: Settings, *, store: Store) -> None:
-        self._settings = settings
         self._store = store
+        self.configure(settings)
+
+    def configure(self, settings: Settings) -> None:
+        """Take new settings; what was learned has to be looked up again (`learn`)."""
+        self._settings = settings
         self._known: dict[str, timedelta] = {}
         self._learning = [name for name, kind in settings.types.items() if kind.timeout == "auto"]
 

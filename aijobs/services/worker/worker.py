@@ -4,7 +4,8 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from aijobs.core.clock import Chance, Clock
@@ -14,6 +15,7 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.worker.crew import Crew, ProvidersByName
 from aijobs.services.worker.options import WorkerOptions, WorkerReport
+from aijobs.services.worker.reloading import Reloading, Source
 from aijobs.services.worker.shift import UNWIND_SECONDS
 from aijobs.services.worker.signals import Signals
 from aijobs.store.engine import Store
@@ -34,7 +36,9 @@ class Worker:
     def __init__(
         self, store: Store, coordinator: Coordinator, settings: Settings, providers: ProvidersByName, *,
         options: WorkerOptions, chance: Chance, clock: Clock | None = None, log: Log | None = None,
+        source: Source | None = None, options_of: Callable[[Settings], WorkerOptions] | None = None,
     ) -> None:  # fmt: skip
+        """*source* reads the configuration anew, *options_of* says how to run by it; without, it stays."""
         self.name = options.name or unique_name(chance)
         self.report = WorkerReport(worker=self.name)
         self._store = store
@@ -45,6 +49,9 @@ class Worker:
         self._chance = chance
         self._clock = clock or store.clock
         self._log = log or Unheard()
+        self._source = source
+        self._options_of = options_of or (lambda _: self._options)
+        self._reloading: Reloading | None = None
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._crew: Crew | None = None
@@ -102,6 +109,10 @@ class Worker:
         self._hurried = True
         self._tell(self._hand_back)
 
+    def reload(self, why: str = "reload") -> None:
+        """Look at the configuration now."""
+        self._tell(lambda: self._reloading.ask(why) if self._reloading else None)
+
     def release(self) -> None:
         """Hand back what runs, from outside of a blocked event loop; the last thing a process does."""
         crew = self._crew
@@ -141,6 +152,7 @@ class Worker:
         assert self._over is not None
         work = asyncio.create_task(crew.shift.work(), name="shift")
         watch = asyncio.create_task(crew.watch(), name="wake-up")
+        reload = asyncio.create_task(self._keep_reloading(), name="reload")
         try:
             await asyncio.wait({work, watch, crew.died, self._over}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -154,6 +166,23 @@ class Worker:
             work.cancel()
             crew.stop_watching()
             watch.cancel()
+            reload.cancel()
+
+    async def _keep_reloading(self) -> None:
+        if self._source is None:
+            return
+        self._reloading = Reloading(self._settings, self._source, log=self._log, apply=self._take)
+        await self._reloading.run()
+
+    async def _take(self, settings: Settings, changed: tuple[str, ...], why: str) -> None:
+        crew = self._crew
+        if crew is None:
+            return
+        options = replace(
+            self._options_of(settings), lease=self._options.lease, renew_every=self._options.renew_every
+        )
+        await crew.configure(settings, options, changed=changed, why=why)
+        self._settings, self._options = settings, options
 
     async def _wind_up(self, crew: Crew, work: "asyncio.Task[None]", watch: "asyncio.Task[None]") -> None:
         """The loop has not ended by itself: a side task died, or the time to stop is over."""
