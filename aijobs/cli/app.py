@@ -15,6 +15,7 @@ from aijobs.cli.options import global_parameters
 
 JOBS = "Jobs"
 CONTROL = "Control"
+SEEING = "Seeing"
 SERVING = "Serving"
 SETUP = "Set-up and trust"
 
@@ -171,6 +172,11 @@ COMMANDS: Mapping[str, Entry] = {
                 target="aijobs.cli.switch_commands:switch_set",
             ),
         },
+    ),
+    "stats": Entry(
+        help="Show how things stand, once; or tokens and cost.",
+        target="aijobs.cli.stats_command:stats",
+        section=SEEING,
     ),
     "webhook": Entry(
         help="Take webhook deliveries that another web server received.",

@@ -52,11 +52,20 @@ def labels_text(labels: Mapping[str, str]) -> str:
     return json.dumps(labels, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
+LATELY = (
+    "succeeded", "dead_letter", "cancelled", "attempts", "failed", "rate_limited", "lost", "started",
+    "waited_seconds", "webhooks",
+)  # fmt: skip
+"""What is also kept by the minute, to be added up; PEAKS are kept as the highest of their minute."""
+PEAKS = ("most_retries", "longest_webhook_seconds")
+
+
 class Totals:
     """What one transaction adds. Series that turn up many times are written once."""
 
     def __init__(self) -> None:
         self._added: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._peaks: dict[tuple[str, str], float] = {}
 
     def count(self, metric: str, by: float = 1, /, **labels: str | None) -> None:
         """Add *by* to a counter; a label that is not known is `none`."""
@@ -71,7 +80,49 @@ class Totals:
         bound = f"{SECONDS[index]:g}" if index < len(SECONDS) else "+Inf"
         self.count(f"{metric}_bucket", 1, **labels, le=bound)
         self.count(f"{metric}_sum", seconds, **labels)
+        if metric == WEBHOOK_DELAY:
+            self.peak("longest_webhook_seconds", seconds)
+
+    def peak(self, name: str, value: float, *, type_name: str = "") -> None:
+        """Note *value* for one of PEAKS; the highest of a minute is kept."""
+        self._peaks[type_name, name] = max(value, self._peaks.get((type_name, name), 0))
+
+    def lately(self) -> dict[str, dict[str, float]]:
+        """The part of it that is kept by the minute: by job type, names of LATELY and PEAKS."""
+        rows: dict[str, dict[str, float]] = {}
+        for (metric, key), by in self._added.items():
+            labels = dict(key)
+            row = rows.setdefault(labels.get("type", ""), {})
+            for name in _lately_names(metric, labels):
+                row[name] = row.get(name, 0) + by
+        for (type_name, name), value in self._peaks.items():
+            rows.setdefault(type_name, {})[name] = value
+        return {type_name: row for type_name, row in rows.items() if row}
 
     def rows(self) -> Iterable[tuple[Series, float]]:
         """(metric, labels) and what to add, in one order for everybody, so that writers cannot deadlock."""
         return sorted(((metric, labels_text(dict(key))), by) for (metric, key), by in self._added.items())
+
+
+def _lately_names(metric: str, labels: Mapping[str, str]) -> Iterable[str]:
+    """Under which of LATELY a series counts."""
+    if metric == FINAL_STATUS:
+        yield labels["status"]
+    elif metric == ATTEMPTS:
+        yield "attempts"
+        if labels["outcome"] == "failed":
+            yield "failed"
+        if labels["error_class"] == "rate_limited":
+            yield "rate_limited"
+    elif metric in _LATELY_OF:
+        yield _LATELY_OF[metric]
+
+
+_LATELY_OF: Mapping[str, str] = MappingProxyType(
+    {
+        LEASES_LOST: "lost",
+        f"{QUEUE_WAIT}_bucket": "started",
+        f"{QUEUE_WAIT}_sum": "waited_seconds",
+        f"{WEBHOOK_DELAY}_bucket": "webhooks",
+    }
+)

@@ -10,7 +10,7 @@ from aijobs.core.errors import UsageError
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.gates import Gate, Gates, health_of, tell
 from aijobs.store import claims, provider_states
-from aijobs.store.engine import Store
+from aijobs.store.engine import Store, Tx
 from aijobs.store.provider_states import ProviderState
 
 
@@ -43,12 +43,15 @@ class ProviderDesk:
 
     def all(self) -> list[Standing]:
         """Every configured provider, by name."""
-        now = self.store.clock.now()
         with self.store.read() as tx:
-            states = provider_states.states(tx, self.settings.providers)
-            flying = claims.in_flight(tx)
-            trials = provider_states.trials_out(tx, now)
-            calls = provider_states.calls_since(tx, now - self.settings.retry.budget.window)
+            return self.look(tx, self.store.clock.now())
+
+    def look(self, tx: Tx, now: datetime) -> list[Standing]:
+        """The same within a transaction that reads more."""
+        states = provider_states.states(tx, self.settings.providers)
+        flying = claims.in_flight(tx)
+        trials = provider_states.trials_out(tx, now)
+        calls = provider_states.calls_since(tx, now - self.settings.retry.budget.window)
         return [self._standing(state, flying, trials, calls, now) for _, state in sorted(states.items())]
 
     def one(self, name: str) -> Standing:

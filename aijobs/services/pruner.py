@@ -14,6 +14,7 @@ BATCH = 1000
 
 _WORKERS_KEPT = timedelta(days=7)
 _CALLS_KEPT = timedelta(days=1)
+_MINUTES_KEPT = timedelta(days=14)  # twice the longest window an alert may look at
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Pruner:
         with self.store.write() as tx:
             retention.forget_workers(tx, now - _WORKERS_KEPT)
             retention.forget_calls(tx, now - max(_CALLS_KEPT, self.settings.retry.budget.window))
+            retention.forget_minutes(tx, now - _MINUTES_KEPT)
             switches.forget_expired(tx, now)
         return found
 

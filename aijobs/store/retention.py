@@ -17,6 +17,7 @@ from aijobs.store.tables import (
     job_inputs,
     job_results,
     jobs,
+    minutes,
     notifications,
     provider_calls,
     replay_items,
@@ -135,6 +136,11 @@ def forget_calls(tx: Connection, before: datetime) -> int:
     """Forget counts of calls that no retry budget looks at any more."""
     gone = delete(provider_calls).where(provider_calls.c.bucket <= _BEFORE)
     return tx.execute(gone, {"before": before}).rowcount
+
+
+def forget_minutes(tx: Connection, before: datetime) -> int:
+    """Forget what was counted by the minute and is looked at no more."""
+    return tx.execute(delete(minutes).where(minutes.c.minute <= _BEFORE), {"before": before}).rowcount
 
 
 def _count(tx: Connection, query: Select[Any], before: datetime) -> int:

@@ -60,9 +60,13 @@ def summed(
     query = select(*keys, *sums).group_by(*keys)
     if since_day is not None:
         query = query.where(_c.day >= since_day)
-    names = [field.name for field in fields(UsageSum)]
-    found = [
-        (tuple(row[: len(keys)]), UsageSum(**dict(zip(names, row[len(keys) :], strict=True))))
-        for row in tx.execute(query)
-    ]
+    found = [(tuple(row[: len(keys)]), _sum(row[len(keys) :])) for row in tx.execute(query)]
     return sorted(found, key=lambda one: (-(one[1].cost or 0), -(one[1].output_tokens or 0), one[0]))
+
+
+def _sum(values: Sequence[Any]) -> UsageSum:
+    """PostgreSQL sums whole numbers as decimals, which are no JSON."""
+    *counts, cost = values
+    whole = [None if value is None else int(value) for value in counts]
+    names = [field.name for field in fields(UsageSum)]
+    return UsageSum(**dict(zip(names, (*whole, cost), strict=True)))

@@ -86,7 +86,7 @@ class Claiming:
         totals = Totals()
         for one in claimed:
             totals.observe(QUEUE_WAIT, now - (one.due_at or now), type=one.type)
-        rollups.add(tx, totals, shard_of(worker))
+        rollups.add(tx, totals, shard_of(worker), now)
 
     def _choose(
         self,

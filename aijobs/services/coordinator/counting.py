@@ -35,9 +35,10 @@ def count_ends(tx: Tx, decided: Sequence[Decided], records: Sequence[Execution],
         failure = move.failure
         if move.target is Status.FAILED and failure:
             totals.count(names.RETRIES, provider=job.provider, error_class=failure.error_class.value)
+            totals.peak("most_retries", job.attempts, type_name=job.type)
         if move.target is Status.DEAD_LETTER and failure:
             totals.count(names.DEAD_LETTERS, type=job.type, error_class=failure.error_class.value)
-    rollups.add(tx, totals, shard_of(decided[0][0].worker))
+    rollups.add(tx, totals, shard_of(decided[0][0].worker), now)
     rows = _usage_rows(records, {job.id: job for _, job, _ in decided}, now)
     if rows:
         usage_days.add(tx, rows)

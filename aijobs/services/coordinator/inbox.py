@@ -6,12 +6,14 @@ deliveries out of order and deliveries long after the end cannot undo anything.
 
 from datetime import datetime
 
-from aijobs.core.totals import DELIVERIES, Totals
+from aijobs.core.totals import DELIVERIES, WEBHOOK_DELAY, Totals
 from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.values import Received, Reception
 from aijobs.store import deliveries, moves, rollups, wake
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Tx
+
+_ABOUT_A_JOB = frozenset({Reception.ACCEPTED, Reception.UNMATCHED})
 
 
 def receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
@@ -19,7 +21,9 @@ def receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
     received = _receive(tx, delivery, now)
     totals = Totals()
     totals.count(DELIVERIES, provider=delivery.provider, result=received.reception.value)
-    rollups.add(tx, totals, shard_of(delivery.delivery_id))
+    if received.reception in _ABOUT_A_JOB and delivery.sent_at:
+        totals.observe(WEBHOOK_DELAY, delivery.received_at - delivery.sent_at, provider=delivery.provider)
+    rollups.add(tx, totals, shard_of(delivery.delivery_id), now)
     return received
 
 

@@ -10,6 +10,7 @@ from aijobs.store.tables.aftermath import (
 )
 from aijobs.store.tables.columns import Counter, Instant, IsoText, metadata, to_text
 from aijobs.store.tables.operation import (
+    minutes,
     provider_calls,
     provider_trials,
     providers,
@@ -35,6 +36,7 @@ __all__ = [
     "job_results",
     "jobs",
     "metadata",
+    "minutes",
     "notifications",
     "provider_calls",
     "provider_trials",

@@ -111,6 +111,28 @@ rollups = Table(
     PrimaryKeyConstraint("metric", "labels", "shard"),
 )
 
+minutes = Table(
+    "minutes",
+    metadata,
+    # What happened lately, a row a minute and type: rates and alerts look here, never over jobs.
+    Column("minute", Instant, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("shard", Integer, nullable=False, server_default="0"),
+    Column("succeeded", Counter, nullable=False, server_default="0"),
+    Column("dead_letter", Counter, nullable=False, server_default="0"),
+    Column("cancelled", Counter, nullable=False, server_default="0"),
+    Column("attempts", Counter, nullable=False, server_default="0"),
+    Column("failed", Counter, nullable=False, server_default="0"),
+    Column("rate_limited", Counter, nullable=False, server_default="0"),
+    Column("lost", Counter, nullable=False, server_default="0"),
+    Column("most_retries", Integer, nullable=False, server_default="0"),  # of one job
+    Column("started", Counter, nullable=False, server_default="0"),
+    Column("waited_seconds", Float, nullable=False, server_default="0"),
+    Column("webhooks", Counter, nullable=False, server_default="0"),
+    Column("longest_webhook_seconds", Float, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("minute", "type", "shard"),
+)
+
 usage_days = Table(
     "usage_days",
     metadata,
