@@ -1,8 +1,7 @@
 """What one tick did, or in a preview would do."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 from typing import Any
 
 from aijobs.core.ticking import Decision
@@ -67,17 +66,6 @@ class TickReport:
     def add_failed(self, name: str, reason: str) -> None:
         """A schedule that could not fire."""
         self.failed.append(Said(schedule=name, reason=reason))
-
-    def shape(self) -> dict[str, Any]:
-        """The report as scripts and HTTP callers get it; times are datetimes."""
-        return {
-            "at": self.at,
-            "created": [asdict(one) for one in self.created],
-            "existing": [asdict(one) for one in self.existing],
-            "skipped": [asdict(one) for one in self.skipped],
-            "failed": [asdict(one) for one in self.failed],
-            "warnings": [asdict(one) for one in self.notes],
-        }
 
     def absorb(self, part: "TickReport") -> None:
         """Take over what became of one schedule, once it is committed."""
