@@ -17,7 +17,8 @@ JOB = Job(
     id="1", type="t", user="", key="K", status=Status.PENDING, priority=0, attempts=0, max_attempts=5,
     round=1, deferrals=0, next_run_at=T0, locked_until=None, locked_by=None, lock_token=0, claimed_at=None,
     parked_at=None, hold_reason=None, cancel_requested_at=None, provider=None, model=None,
-    provider_job_id=None, last_error_class=None, last_error_code=None, last_error_message=None, deadline=None, input_hash="h",
+    provider_job_id=None, last_error_class=None, last_error_code=None, last_error_message=None,
+    deadline=None, input_hash="h",
     request_id="r", traceparent=None, schedule=None, key_expires_at=None, code_version=None, created_by="ana",
     created_at=T0, updated_at=T0, finished_at=None,
 )  # fmt: skip

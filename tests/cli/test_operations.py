@@ -1,0 +1,301 @@
+"""`db`, `sweep`, `doctor` and `worker`: what operators run, on both databases."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aijobs.core.clock import Chance
+from aijobs.core.model import Status
+from aijobs.core.settings import Settings
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.doctor import Patient, _clock, _disk
+from aijobs.store import workers
+from aijobs.store.condition import Condition
+from aijobs.store.engine import Store
+from tests.support.clock import ManualClock
+from tests.support.command_line import CommandLine
+from tests.support.jobs import claim_one, present
+
+
+@pytest.fixture
+def coordinator(store: Store, chance: Chance) -> Coordinator:
+    return Coordinator(store, Settings(), chance=chance)
+
+
+# --- db ---------------------------------------------------------------------------------------------
+
+
+def test_upgrade_makes_a_store_and_a_second_time_does_nothing(run_fresh: CommandLine) -> None:
+    first, second = run_fresh("db", "upgrade", "--json"), run_fresh("db", "upgrade", "--json")
+
+    assert (first.code, second.code) == (0, 0)
+    assert (first.json["before"], first.json["changed"]) == (None, True)
+    assert (second.json["before"], second.json["changed"]) == (first.json["after"], False)
+
+
+def test_check_says_that_a_store_is_whole(run_cli: CommandLine) -> None:
+    result = run_cli("db", "check", "--json")
+
+    assert result.code == 0
+    assert result.json["missing"] == []
+    assert "is whole" in run_cli("db", "check").out
+
+
+def test_check_says_that_there_is_none(run_fresh: CommandLine) -> None:
+    result = run_fresh("db", "check", "--json")
+
+    assert result.code == 5
+    assert result.json["error"]["kind"] == "store_unreachable"
+
+
+# --- sweep ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lost(run_cli: CommandLine, coordinator: Coordinator, clock: ManualClock) -> str:
+    """A job whose worker vanished."""
+    job_id = run_cli("enqueue", "demo").out.strip()
+    claim_one(coordinator)
+    clock.advance(timedelta(hours=1))
+    return job_id
+
+
+def test_a_preview_finds_and_changes_nothing(run_cli: CommandLine, lost: str, store: Store) -> None:
+    result = run_cli("sweep", "--preview", "--json")
+
+    assert result.code == 0
+    assert result.json["expired_leases"] == {"found": 1, "repaired": 0, "ids": [lost]}
+    assert present(store, lost).status is Status.PROCESSING
+
+
+def test_a_sweep_repairs_and_a_second_finds_nothing(run_cli: CommandLine, lost: str, store: Store) -> None:
+    first, second = run_cli("sweep", "--json"), run_cli("sweep", "--json")
+
+    assert first.json["expired_leases"] == {"found": 1, "repaired": 1, "ids": [lost]}
+    assert second.json["expired_leases"] == {"found": 0, "repaired": 0, "ids": []}
+    assert present(store, lost).status is Status.FAILED
+
+
+def test_a_sweep_is_told_as_a_table(run_cli: CommandLine, lost: str) -> None:
+    result = run_cli("sweep", "-v")
+
+    assert [line.split() for line in result.out.splitlines()][:2] == [
+        ["WHAT", "FOUND", "REPAIRED"], ["expired", "leases", "1", "1"],
+    ]  # fmt: skip
+    assert lost in result.err
+
+
+# --- doctor -----------------------------------------------------------------------------------------
+
+
+def _checks(document: Any) -> dict[str, Any]:
+    return {one["check"]: one for one in document["checks"]}
+
+
+def test_a_fresh_store_is_well(run_cli: CommandLine, store: Store) -> None:
+    result = run_cli("doctor", "--json")
+
+    checks = _checks(result.json)
+    assert (result.code, result.json["ok"]) == (0, True), result.out
+    assert {"python", "versions", "configuration", "provider simulator", "store", "schema", "workers"} <= set(
+        checks
+    )
+    assert store.location in checks["store"]["evidence"]
+    assert all(one["hint"] is None for one in checks.values())
+    if store.dialect == "postgresql":
+        assert checks["listener"]["evidence"] == "notifications arrive"
+    else:
+        assert checks["journal"]["evidence"] == "mode wal, synchronous"
+
+
+def test_waiting_jobs_without_a_worker_are_wrong(run_cli: CommandLine) -> None:
+    run_cli("enqueue", "demo")
+
+    result = run_cli("doctor", "--json")
+
+    check = _checks(result.json)["workers"]
+    assert (result.code, result.json["ok"], check["ok"]) == (1, False, False)
+    assert "aijobs worker" in check["hint"]
+
+
+def _register(store: Store, clock: ManualClock) -> None:
+    with store.write() as tx:
+        workers.register(
+            tx, name="w1", host="h", pid=1, version="0", concurrency=1, types=None, now=clock.now()
+        )
+
+
+def test_a_worker_that_beats_is_alive_and_a_silent_one_is_told_of(
+    run_cli: CommandLine, store: Store, clock: ManualClock
+) -> None:
+    run_cli("enqueue", "demo")
+    _register(store, clock)
+    alive = run_cli("doctor", "--json")
+    clock.advance(timedelta(hours=1))
+    silent = run_cli("doctor", "--json")
+
+    assert alive.code == 0
+    assert "alive: w1 on h" in _checks(alive.json)["workers"]["evidence"]
+    assert silent.code == 1
+    assert "has been silent for 1h" in silent.out
+
+
+def test_a_missing_store_is_a_finding_and_not_an_error(run_bare: CommandLine, tmp_path: Path) -> None:
+    result = run_bare("doctor", "--json")
+
+    check = _checks(result.json)["store"]
+    assert (result.code, check["ok"]) == (1, False)
+    assert "no job store" in check["evidence"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_faulty_configuration_is_a_finding(run_bare: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "aijobs.yaml").write_text("types: {x: {provider: nobody}}\n")
+
+    result = run_bare("doctor", "--json")
+
+    check = _checks(result.json)["configuration"]
+    assert (result.code, check["ok"]) == (1, False)
+    assert "nobody" in check["evidence"]
+
+
+def test_a_callable_that_is_not_there_is_a_finding(run_cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "aijobs.yaml").write_text(
+        "providers: {mine: {kind: python, callable: 'no.such:thing'}}\ntypes: {x: {provider: mine}}\n"
+    )
+
+    result = run_cli("doctor", "--json")
+
+    assert _checks(result.json)["provider mine"]["ok"] is False
+
+
+@pytest.mark.parametrize(("skew", "ok"), [(0.0, True), (4.9, True), (-6.0, False), (3600.0, False)])
+def test_a_clock_that_is_far_off_is_wrong(skew: float, ok: bool) -> None:
+    patient = _patient(Condition(version="18", skew_seconds=skew))
+
+    (finding,) = _clock(patient)
+
+    assert finding.ok is ok
+
+
+@pytest.mark.parametrize(
+    ("condition", "wrong"),
+    [
+        (Condition(version="3", journal_mode="wal", durable=True, free_bytes=1 << 40), set()),
+        (Condition(version="3", journal_mode="delete", durable=True, free_bytes=1 << 40), {"journal"}),
+        (Condition(version="3", journal_mode="wal", durable=False, free_bytes=1 << 40), {"journal"}),
+        (Condition(version="3", journal_mode="wal", durable=True, free_bytes=1 << 20), {"disk space"}),
+    ],
+)
+def test_a_disk_that_endangers_jobs_is_wrong(condition: Condition, wrong: set[str]) -> None:
+    findings = list(_disk(_patient(condition)))
+
+    assert {one.check for one in findings if not one.ok} == wrong
+
+
+def test_a_network_file_system_is_wrong() -> None:
+    condition = Condition(version="3", journal_mode="wal", durable=True, free_bytes=1 << 40)
+
+    findings = list(_disk(_patient(condition, warnings=("on a network file system",))))
+
+    assert {one.check for one in findings if not one.ok} == {"file system"}
+
+
+def _patient(condition: Condition, warnings: tuple[str, ...] = ()) -> Patient:
+    store: Any = SimpleNamespace(warnings=warnings)
+
+    def nothing() -> Any:
+        raise AssertionError("not asked for")
+
+    return Patient(load=nothing, open=nothing, store=store, condition=condition)
+
+
+# --- worker -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """The command line by the real clocks, on a store that has tables."""
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(database=store.url)
+
+
+def test_a_worker_drains_what_there_is_and_counts_it(running: CommandLine) -> None:
+    ids = [running("enqueue", "demo", "--input", f'{{"n": {n}}}').out.strip() for n in range(3)]
+
+    result = running("worker", "--drain", "--json")
+
+    assert result.code == 0
+    expected = {"claimed": 3, "succeeded": 3, "failed": 0, "dead_letter": 0, "cancelled": 0, "lost": 0}
+    assert result.json == result.json | expected
+    assert {running("inspect", one, "--json").json["job"]["status"] for one in ids} == {"succeeded"}
+
+
+def test_a_drain_that_makes_a_dead_letter_gives_1(running: CommandLine) -> None:
+    running("enqueue", "demo")
+
+    result = running("worker", "--drain", "--json", environ={"PROVIDER_FAULT": "400"})
+
+    assert result.code == 1
+    assert result.json["dead_letter"] == 1
+    assert "dead letter" in result.err
+
+
+def test_a_fault_nobody_knows_is_refused_before_anything_is_claimed(running: CommandLine) -> None:
+    job_id = running("enqueue", "demo").out.strip()
+
+    result = running("worker", "--drain", environ={"PROVIDER_FAULT": "gremlins"})
+
+    assert result.code == 2
+    assert "gremlins" in result.err
+    assert running("inspect", job_id, "--json").json["job"]["attempts"] == 0
+
+
+def test_a_worker_logs_lines_for_people_or_machines(running: CommandLine) -> None:
+    running("enqueue", "demo")
+    told = running("worker", "--drain", "-v")
+    running("enqueue", "demo")
+    machines = running("worker", "--drain", "-v", "--log-format", "json")
+    running("enqueue", "demo")
+    quiet = running("worker", "--drain", "-q")
+
+    assert "succeeded in" in told.err
+    events = [json.loads(line)["event"] for line in machines.err.splitlines() if line.startswith("{")]
+    assert events[0] == "worker_started"
+    assert "job_succeeded" in events
+    assert quiet.err == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("--type", "dmeo"), 3, "did you mean 'demo'"),
+        (("--concurrency", "0"), 2, "--concurrency"),
+        (("--lease", "0s"), 2, "longer than 0s"),
+        (("--lease", "60"), 2, "has no unit"),
+        (("--grace", "-1s"), 2, "negative"),
+        (("--log-format", "xml"), 2, "--log-format"),
+    ],
+)
+def test_worker_options_that_make_no_sense_are_refused(
+    args: tuple[str, ...], code: int, said: str, run_bare: CommandLine, tmp_path: Path
+) -> None:
+    result = run_bare("worker", "--drain", *args)
+
+    assert result.code == code
+    assert said in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_simulator_nobody_uses_is_not_started(running: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "aijobs.yaml").write_text("providers: {spare: {kind: simulator}}\n")
+    running("enqueue", "demo")
+
+    result = running("worker", "--drain", "-v")
+
+    assert result.code == 0
+    assert result.err.count("is simulated at") == 1
