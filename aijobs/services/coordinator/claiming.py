@@ -105,12 +105,13 @@ class Claiming:
         chosen = choose([one for found in heads.values() for one in found], tally, slots)
         for name, found in heads.items():
             if len(chosen) < slots and len(found) == room and not tally.blocked_type(name):
-                chosen += self._behind_the_crowd(tx, tally, name, slots - len(chosen), now, above)
+                chosen += self._behind_the_crowd(tx, tally, name, chosen, slots - len(chosen), now, above)
         return chosen
 
     def _behind_the_crowd(
-        self, tx: Tx, tally: Tally, name: str, slots: int, now: datetime, above: int | None
-    ) -> list[Candidate]:
+        self, tx: Tx, tally: Tally, name: str, chosen: Sequence[Candidate], slots: int, now: datetime,
+        above: int | None,
+    ) -> list[Candidate]:  # fmt: skip
         """Candidates of users whom the first in line, all at their caps, stand in front of.
 
         The walk goes from user to user by a loose index scan, a bounded number of them a claim, and goes on
@@ -120,8 +121,10 @@ class Claiming:
         users = claims.waiting_users(tx, name, after, _WALK_AT_ONCE)
         self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else ""
         free = [user for user in users if not tally.blocked_user(name, user)]
-        found = claims.heads_of_users(tx, name, now, free[:slots], slots, above)
-        return choose(found, tally, slots)
+        taken = {one.id for one in chosen}
+        room = slots + len(taken)  # what is taken is still among those that wait
+        found = claims.heads_of_users(tx, name, now, free[:room], room, above)
+        return choose([one for one in found if one.id not in taken], tally, slots)
 
     def _by_provider(self, chosen: Sequence[Candidate]) -> dict[tuple[str, str | None], list[str]]:
         groups: dict[tuple[str, str | None], list[str]] = {}
