@@ -201,7 +201,8 @@ def _execution(one: dict[str, Any]) -> tuple[object, ...]:
     if seconds is None:
         seconds = (one["finished_at"] - one["started_at"]).total_seconds()
     attempt = f"{one['attempt']} (shadow)" if one["shadow"] else one["attempt"]
+    provider = f"{one['provider']} (fallback)" if one["fallback"] else one["provider"]
     return (
-        one["round"], attempt, one["outcome"], error, one["http_status"], one["provider"], one["model"],
+        one["round"], attempt, one["outcome"], error, one["http_status"], provider, one["model"],
         one["worker"], f"{seconds:.2f}", tokens,
     )  # fmt: skip

@@ -36,6 +36,11 @@ class Switch:
         return self.expires_at is None or now < self.expires_at
 
 
+def types_of(switches: Iterable[Switch], kind: SwitchKind, now: datetime) -> frozenset[str]:
+    """The job types for which a switch of *kind* is in force."""
+    return frozenset(s.scope for s in switches if s.kind is kind and s.in_force(now))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
     """The pauses in force, as a claim needs them."""

@@ -156,6 +156,20 @@ class TypeSettings(Section):
     shadow: Annotated[ShadowSettings | None, Field(description="a candidate to compare with")] = None
     notify: Annotated[tuple[Name, ...], Field(description="targets told of the end; of notify")] = ()
 
+    def route(self, *, fallback: bool) -> tuple[str, str | None]:
+        """Provider and model of a call: the type's own, or with *fallback* (it is switched on) those of the
+        fallback, if everything about it is approved.
+        """
+        if fallback and self.fallback is not None and not self.fallback.missing_approvals:
+            return self.fallback.provider, self.fallback.model
+        return self.provider, self.model
+
+    def is_fallback(self, provider: str | None, model: str | None) -> bool:
+        """Whether a call to that provider and model is one to the fallback."""
+        if self.fallback is None or (provider, model) == (self.provider, self.model):
+            return False
+        return (provider, model) == (self.fallback.provider, self.fallback.model)
+
     @property
     def expects_json(self) -> bool:
         """Whether an answer that is not JSON is a failure."""

@@ -1,12 +1,13 @@
 """Leasing jobs to a worker: within every limit, fair between users, and never two workers the same job."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from aijobs.core.limits import Candidate, Limits, Tally, TypeLimits, choose
 from aijobs.core.model import Job
 from aijobs.core.settings import Settings
-from aijobs.core.switches import Pauses
+from aijobs.core.switches import Pauses, SwitchKind, types_of
 from aijobs.core.totals import QUEUE_WAIT, Totals
 from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.gates import Gate, Gates
@@ -17,6 +18,9 @@ from aijobs.store.engine import Tx
 _PROMOTE_AT_ONCE = 1000
 _WALK_AT_ONCE = 1000
 _SPARE = 50
+
+Route = tuple[str, str | None]
+"""Where a call goes: provider and model."""
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -62,18 +66,22 @@ class Claiming:
         return moves.resume(tx, [job.id for job in parked], request.worker, now, request.lease)
 
     def _start(self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime) -> list[Job]:
-        pauses = Pauses.of(switches.in_force(tx, now), now)
+        thrown = switches.in_force(tx, now)
+        pauses = Pauses.of(thrown, now)
         if pauses.everything:
             return []
         claims.promote(tx, now, _PROMOTE_AT_ONCE)
         running_types = [name for name in types if name not in pauses.types]
-        gates = self.gates.look(tx, {self.settings.types[name].provider for name in running_types}, now)
+        routes = self._routes(running_types, types_of(thrown, SwitchKind.FALLBACK, now))
+        gates = self.gates.look(tx, {provider for provider, _ in routes.values()}, now)
         if self.limits.any:
             claims.lock(tx)
-        tally = Tally(self.limits, claims.running(tx) if self.limits.any else (), starts=_starts(gates))
+        tally = Tally(
+            self._limits_along(routes), claims.running(tx) if self.limits.any else (), starts=_starts(gates)
+        )
         chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
         leased: dict[str, Job] = {}
-        for (provider, model), ids in self._by_provider(chosen).items():
+        for (provider, model), ids in _by_route(chosen, routes).items():
             found = moves.claim(tx, ids, request.worker, now, request.lease, provider, model)
             leased |= {job.id: job for job in found}
         claimed = [one for one in chosen if one.id in leased]
@@ -126,12 +134,24 @@ class Claiming:
         found = claims.heads_of_users(tx, name, now, free[:room], room, above)
         return choose([one for one in found if one.id not in taken], tally, slots)
 
-    def _by_provider(self, chosen: Sequence[Candidate]) -> dict[tuple[str, str | None], list[str]]:
-        groups: dict[tuple[str, str | None], list[str]] = {}
-        for one in chosen:
-            kind = self.settings.types[one.type]
-            groups.setdefault((kind.provider, kind.model), []).append(one.id)
-        return groups
+    def _routes(self, types: Sequence[str], on_fallback: frozenset[str]) -> dict[str, Route]:
+        return {name: self.settings.types[name].route(fallback=name in on_fallback) for name in types}
+
+    def _limits_along(self, routes: Mapping[str, Route]) -> Limits:
+        """The limits, each type counted against the provider that its calls really go to."""
+        elsewhere = {
+            name: replace(self.limits.types[name], provider=provider)
+            for name, (provider, _) in routes.items()
+            if provider != self.limits.types[name].provider
+        }
+        return replace(self.limits, types={**self.limits.types, **elsewhere}) if elsewhere else self.limits
+
+
+def _by_route(chosen: Sequence[Candidate], routes: Mapping[str, Route]) -> dict[Route, list[str]]:
+    groups: dict[Route, list[str]] = {}
+    for one in chosen:
+        groups.setdefault(routes[one.type], []).append(one.id)
+    return groups
 
 
 def _starts(gates: Mapping[str, Gate]) -> dict[str, tuple[int, str]]:

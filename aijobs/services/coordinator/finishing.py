@@ -128,6 +128,8 @@ class Finishing:
 
     def _execution(self, ended: Ended, job: Job, move: Move, now: datetime) -> Execution:
         record = execution_of(ended, job, move, now, self.settings.code_version_of(job.type))
+        kind = self.settings.types.get(job.type)
+        record = replace(record, fallback=kind is not None and kind.is_fallback(job.provider, job.model))
         prices = self.settings.prices.get(record.model or "", ())
         spent = cost(facts_of(ended).usage, prices, day=now.date())
         return record if spent is None else replace(record, cost=spent)
@@ -189,7 +191,6 @@ def execution_of(ended: Ended, job: Job, move: Move, now: datetime, code_version
         reasoning_tokens=facts.usage.reasoning_tokens,
         service_tier=facts.usage.service_tier,
         usage=facts.usage.raw,
-        fallback=ended.fallback,
         code_version=code_version,
     )
 

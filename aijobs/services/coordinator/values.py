@@ -54,7 +54,6 @@ class Ended:
     started_at: datetime
     worker: str
     client_request_id: str | None = None
-    fallback: bool = False
 
 
 Decided = tuple[Ended, Job, Move]

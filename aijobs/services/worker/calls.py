@@ -84,14 +84,15 @@ class Calls:
         self, job: Job, recipe: Recipe, *, data: object, prompt: str | None, timeout: timedelta,
         context: PythonContext | None,
     ) -> Call:  # fmt: skip
+        other = recipe.kind.fallback if recipe.kind.is_fallback(job.provider, job.model) else None
         return Call(
             job_id=job.id,
             type=job.type,
             attempt=job.attempts,
-            model=job.model or recipe.kind.model,
+            model=job.model if other else job.model or recipe.kind.model,
             prompt=prompt,
             input=data,
-            request=recipe.kind.request,
+            request=other.request if other else recipe.kind.request,
             timeout=timeout,
             client_request_id=client_request_id(job),
             idempotency_key=idempotency_key(job),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from aijobs.core.settings import Settings
-from aijobs.core.switches import Pauses
+from aijobs.core.switches import Pauses, SwitchKind, types_of
 from aijobs.store import leases, provider_states, switches
 from aijobs.store.engine import Tx
 
@@ -21,21 +21,28 @@ class Draining:
 
     def __init__(self, settings: Settings, types: Sequence[str]) -> None:
         self._types = tuple(types)
-        self._providers = {name: settings.types[name].provider for name in types}
+        self._settings = settings
         self._open = () if _all_paused(settings) else tuple(n for n in types if not _paused(settings, n))
 
     def done(self, tx: Tx, now: datetime) -> bool:
         """Whether there is nothing left to wait for."""
-        pauses = Pauses.of(switches.in_force(tx, now), now)
-        states = provider_states.states(tx, set(self._providers.values()))
+        thrown = switches.in_force(tx, now)
+        pauses = Pauses.of(thrown, now)
+        on_fallback = types_of(thrown, SwitchKind.FALLBACK, now)
+        providers = {name: self._provider(name, fallback=name in on_fallback) for name in self._open}
+        states = provider_states.states(tx, set(providers.values()))
         waiting = [
             name
             for name in self._open
             if not pauses.everything
             and name not in pauses.types
-            and states[self._providers[name]].held_at is None
+            and self._settings.providers[providers[name]].concurrency != 0
+            and states[providers[name]].held_at is None
         ]
         return not leases.runnable(tx, running=self._types, waiting=waiting, above=pauses.below, now=now)
+
+    def _provider(self, name: str, *, fallback: bool) -> str:
+        return self._settings.types[name].route(fallback=fallback)[0]
 
 
 def _all_paused(settings: Settings) -> bool:
@@ -44,4 +51,4 @@ def _all_paused(settings: Settings) -> bool:
 
 def _paused(settings: Settings, name: str) -> bool:
     kind = settings.types[name]
-    return 0 in (kind.concurrency, kind.per_user, settings.providers[kind.provider].concurrency)
+    return 0 in (kind.concurrency, kind.per_user)
