@@ -178,6 +178,11 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.stats_command:stats",
         section=SEEING,
     ),
+    "diagnose": Entry(
+        help="Say which layer keeps a job, or jobs, and what to do next.",
+        target="aijobs.cli.diagnose_command:diagnose",
+        section=SEEING,
+    ),
     "webhook": Entry(
         help="Take webhook deliveries that another web server received.",
         section=SERVING,

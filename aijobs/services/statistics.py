@@ -41,7 +41,7 @@ class Statistics:
             dead_letters=backlog.open_dead_letters(tx),
             oldest_dead_letter_at=backlog.oldest_dead_letter(tx),
             minutes=tuple(minutes.since(tx, now - self._span())),
-            providers=tuple(_provider(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)),
+            providers=tuple(provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)),
             workers=tuple(worker_seen(one, now, self.settings.worker.lease) for one in workers.listed(tx)),
             switches=tuple(switches.in_force(tx, now)),
             schedules=tuple(self._schedules(tx, now)),
@@ -106,7 +106,8 @@ def _overdue_since(rule: Rule, state: State | None, now: datetime) -> datetime |
     return due if now - due > OVERDUE else None
 
 
-def _provider(standing: Standing) -> ProviderSeen:
+def provider_seen(standing: Standing) -> ProviderSeen:
+    """How a provider is, without what only its row tells."""
     state, gate = standing.state, standing.gate
     return ProviderSeen(
         name=state.name,

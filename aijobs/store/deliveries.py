@@ -52,6 +52,11 @@ _UNMATCHED = (
     .order_by(_c.received_at)
     .limit(bindparam("limit"))
 )
+_ABOUT = (
+    select(*_COLUMNS)
+    .where(_c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True)))
+    .order_by(_c.received_at)
+)
 _SETTLE = (
     update(deliveries)
     .where(*_KEY, _c.handled_at.is_(None))
@@ -86,6 +91,12 @@ def match(tx: Connection, provider_job_id: str, job_id: str, now: datetime) -> i
 def unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
     """Deliveries received up to *before* whose job is not known, oldest first."""
     rows: Any = tx.execute(_UNMATCHED, {"before": before, "limit": limit})
+    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+def about(tx: Connection, provider_job_ids: Sequence[str]) -> list[Delivery]:
+    """Every delivery about these provider jobs, oldest first."""
+    rows: Any = tx.execute(_ABOUT, {"provider_job_ids": list(provider_job_ids)}) if provider_job_ids else ()
     return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 

@@ -68,6 +68,7 @@ _PAYLOADS = select(job_inputs.c.job_id, job_inputs.c.payload).where(
     job_inputs.c.job_id.in_(bindparam("job_ids", expanding=True))
 )
 _RESULT = select(job_results.c.result).where(job_results.c.job_id == bindparam("job_id"))
+_HAS_RESULT = select(job_results.c.job_id).where(job_results.c.job_id == bindparam("job_id"))
 _EXECUTIONS = (
     select(*executions.c)
     .where(executions.c.job_id == bindparam("job_id"))
@@ -121,6 +122,11 @@ def payloads_of(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
 def result_of(tx: Connection, job_id: str) -> str | None:
     """The result as JSON text, or None."""
     return tx.execute(_RESULT, {"job_id": job_id}).scalar()
+
+
+def has_result(tx: Connection, job_id: str) -> bool:
+    """Whether there is a result, without reading it."""
+    return tx.execute(_HAS_RESULT, {"job_id": job_id}).first() is not None
 
 
 def executions_of(tx: Connection, job_id: str) -> list[Execution]:
