@@ -183,6 +183,11 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.diagnose_command:diagnose",
         section=SEEING,
     ),
+    "serve": Entry(
+        help="Take webhooks, jobs and cron triggers over HTTP, and tell how jobs are.",
+        target="aijobs.cli.serve_command:serve",
+        section=SERVING,
+    ),
     "webhook": Entry(
         help="Take webhook deliveries that another web server received.",
         section=SERVING,

@@ -1,0 +1,115 @@
+"""`aijobs serve`: webhooks, cron triggers, jobs and their state over HTTP."""
+
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.logs import LogFormat, line_log
+from aijobs.core.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from aijobs.http.serve import Secrets, Server, Serving
+
+_SHORTEST_SECRET = 16
+
+
+@notes(
+    "aijobs serve --port 8080",
+    "aijobs serve --host 0.0.0.0 --root-path /aijobs",
+    exits={
+        0: "stopped by SIGTERM; answers under way were finished",
+        5: "the store cannot be reached at the start",
+        130: "stopped by Ctrl-C",
+    },
+)
+def serve(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option("--port", metavar="P", min=0, max=65535, help="Where to listen; 0 takes a free one."),
+    ] = 8080,
+    root_path: Annotated[
+        str,
+        typer.Option("--root-path", metavar="PATH", help="The prefix under which a proxy shows it: /aijobs."),
+    ] = "",
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text or json, one line an event.")
+    ] = LogFormat.TEXT,
+) -> int:
+    """Serve webhooks, cron triggers and jobs over HTTP. Put a proxy that speaks TLS in front.
+
+    POST /webhooks/PROVIDER takes deliveries signed with the provider's webhook_secret. GET or POST /tick
+    needs the bearer token CRON_SECRET; POST /jobs, GET /jobs/ID, POST /jobs/ID/cancel and GET /jobs/ID/events
+    need AIJOBS_API_TOKEN; both come from the environment. What has no secret is off. GET /healthz and
+    /readyz are for whoever runs it, GET /openapi.json describes what is on. It carries no job out: run
+    workers beside it.
+    """
+    from aijobs.http.serve import Secrets
+
+    context = context_of(ctx)
+    prefix = _prefix(root_path)
+    secrets = Secrets.of(context.environ)
+    store = context.create_store()
+    for warning in store.warnings:
+        context.printer.warn(warning)
+    server = _server(
+        context, secrets, host=host, port=port, prefix=prefix, as_json=log_format is LogFormat.JSON
+    )
+    _tell(context, secrets)
+    stopped_by = server.run(ready=lambda: _announce(context, server))
+    return Interrupted.exit_code if stopped_by == signal.SIGINT else 0
+
+
+def _server(
+    context: Context, secrets: "Secrets", *, host: str, port: int, prefix: str, as_json: bool
+) -> "Server":
+    from aijobs.http.listening import listen
+    from aijobs.http.serve import Server, Serving
+
+    try:
+        listener = listen(host, port)
+    except OSError as error:
+        message = f"cannot listen on {host} port {port}: {error.strerror or error}"
+        raise UsageError(message, hint="--port 0 takes a free one") from error
+
+    def make() -> "Serving":
+        return Serving(
+            context.store, context.settings, secrets=secrets, chance=context.chance, clock=context.clock,
+            log=line_log(context, as_json=as_json),
+        )  # fmt: skip
+
+    return Server(make, listener, root_path=prefix)
+
+
+def _prefix(text: str) -> str:
+    prefix = text.rstrip("/")
+    if prefix and (not prefix.startswith("/") or not prefix.isascii() or set(prefix) & set("?# {}")):
+        raise UsageError("--root-path: write a path such as /aijobs")
+    return prefix
+
+
+def _tell(context: Context, secrets: "Secrets") -> None:
+    """What is off and why; and a secret that can be guessed."""
+    for name, value, what in (
+        ("AIJOBS_API_TOKEN", secrets.api, "/jobs"),
+        ("CRON_SECRET", secrets.cron, "/tick"),
+    ):
+        if value is None:
+            context.printer.say(f"{what} is off: {name} is not set")
+        elif len(value) < _SHORTEST_SECRET:
+            context.printer.warn(f"{name} is shorter than {_SHORTEST_SECRET} characters: it can be guessed")
+    named = [name for name, one in context.settings.providers.items() if one.webhook_secret]
+    if named:
+        context.printer.say(f"webhooks are taken for {', '.join(named)}")
+    else:
+        context.printer.say("/webhooks is off: no provider has a webhook_secret")
+
+
+def _announce(context: Context, server: "Server") -> None:
+    printer = context.printer
+    printer.emit_record({"url": server.url}, lambda: printer.line(server.url))
+    printer.flush()
