@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import usage_days
 
 _c = usage_days.c
@@ -37,13 +37,12 @@ def _added(name: str, dialect: Any) -> Any:
     return func.coalesce(old + new, old, new)
 
 
-_ADD = {
-    name: dialect.insert(usage_days).on_conflict_do_update(
+_ADD = PerDialect(
+    lambda dialect: dialect.insert(usage_days).on_conflict_do_update(
         index_elements=[_c[group] for group in GROUPS],
         set_={column: _added(column, dialect) for column in _SUMMED},
     )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
+)
 
 
 def add(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
