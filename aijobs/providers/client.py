@@ -142,7 +142,6 @@ class Client:
             self._http = _Http(
                 transport=self._transport or AiohttpTransport(proxies=proxies.from_environment()),
                 follow_redirects=False,
-                trust_env=False,  # the transport reads the environment's proxies; nothing reads a .netrc
             )
         return self._http
 

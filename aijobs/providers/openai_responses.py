@@ -58,9 +58,9 @@ class ResponsesAdapter:
         path = f"/responses/{quote(provider_job_id, safe='')}/cancel"
         request = Request(method="POST", path=path, operation=Operation.CANCEL, about=provider_job_id)
         exchange = await self._endpoint.ask(call, request)
-        left = call.timeout - timedelta(seconds=self._endpoint.clock.monotonic() - started)
-        if isinstance(exchange, Exchange) and exchange.response.status in _TOO_LATE and left > timedelta(0):
-            return await self._retrieve(call, provider_job_id, within=left)
+        if isinstance(exchange, Exchange) and exchange.response.status in _TOO_LATE:
+            spent = timedelta(seconds=self._endpoint.clock.monotonic() - started)
+            return await self._retrieve(call, provider_job_id, within=call.timeout - spent)
         return _account(call, exchange)
 
     async def close(self) -> None:

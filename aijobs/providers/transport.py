@@ -122,7 +122,6 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 skip_auto_headers=_NOT_OURS_TO_ADD,
                 auto_decompress=False,
                 trust_env=False,
-                max_line_size=MAX_HEADER_BYTES,
                 max_field_size=MAX_HEADER_BYTES,
                 trace_configs=[_trace_config()],
             )
@@ -215,7 +214,6 @@ def _trace_config() -> aiohttp.TraceConfig:
     config.on_connection_queued_start.append(queued)
     config.on_connection_queued_end.append(connecting)
     config.on_connection_create_start.append(connecting)
-    config.on_connection_reuseconn.append(connecting)
     config.on_request_headers_sent.append(sent)
     return config
 

@@ -137,6 +137,17 @@ def test_the_result_may_stand_somewhere_inside_the_answer(path: str, result: obj
     assert result_of(raw, result=path) == result
 
 
+def test_the_limits_on_connecting_and_on_the_answer_are_the_providers() -> None:
+    with peers.unanswered_port() as port:
+        too_slow = submit(KIND, f"http://127.0.0.1:{port}", make_call(), connect_timeout="200ms")
+    with hostile(peers.answers_json("x" * 200)) as server:
+        too_large = submit(KIND, server, make_call(), max_response_bytes=100)
+
+    assert isinstance(too_slow, Failure)
+    assert isinstance(too_large, Failure)
+    assert (too_slow.code, too_large.code) == ("connect_timeout", "too_large")
+
+
 def test_text_where_json_was_expected_is_a_failure() -> None:
     with hostile(peers.answers(peers.response(b"words", headers=("Content-Type: text/plain",)))) as server:
         reply = submit(KIND, server, make_call(expects_json=True))

@@ -382,6 +382,7 @@ def test_a_cancel_that_went_wrong_says_nothing_of_the_work(status: str) -> None:
 
         assert len(server.requests) == 1
     assert isinstance(reply, PollFailed)
+    assert reply.failure.facts.provider_job_id == "resp_1"
 
 
 def test_a_cancel_that_used_up_its_time_is_not_followed_by_a_look() -> None:

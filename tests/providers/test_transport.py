@@ -9,10 +9,13 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import aiohttp
 import httpx
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
 from aijobs.core.model import Phase
+from aijobs.providers import transport
 from aijobs.providers.compression import ResponseTooLarge
 from aijobs.providers.proxies import Proxies
 from aijobs.providers.transport import AiohttpTransport, Progress
@@ -21,15 +24,20 @@ from tests.support.hostile import hostile
 
 T = TypeVar("T")
 
+NEVER_SENT = {
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+}
 PATIENT = httpx.Timeout(10)
 IMPATIENT = httpx.Timeout(10, read=0.2)
 
 
-def with_client(
-    do: Callable[[httpx.AsyncClient], Awaitable[T]], transport: AiohttpTransport | None = None
-) -> T:
+def with_client(do: Callable[[httpx.AsyncClient], Awaitable[T]], over: AiohttpTransport | None = None) -> T:
     async def run() -> T:
-        async with httpx.AsyncClient(transport=transport or AiohttpTransport()) as client:
+        async with httpx.AsyncClient(transport=over or AiohttpTransport()) as client:
             return await do(client)
 
     return asyncio.run(run())
@@ -39,7 +47,7 @@ def post(
     url: str,
     *,
     timeout: httpx.Timeout = PATIENT,
-    transport: AiohttpTransport | None = None,
+    over: AiohttpTransport | None = None,
     method: str = "POST",
     cap: int = 1_000_000,
 ) -> tuple[httpx.Response | httpx.RequestError, Phase]:
@@ -58,7 +66,7 @@ def post(
         except httpx.RequestError as error:
             return error
 
-    return with_client(do, transport), progress.phase
+    return with_client(do, over), progress.phase
 
 
 def trusting() -> AiohttpTransport:
@@ -159,6 +167,20 @@ def test_waiting_for_a_connection_of_a_full_pool_is_a_pool_timeout() -> None:
 
         assert len(server.requests) == 1
     assert progress.phase is Phase.CONNECTING
+
+
+def test_a_call_that_waited_for_a_connection_and_got_it_is_not_said_to_wait_any_longer() -> None:
+    async def do(client: httpx.AsyncClient, server: peers.Hostile) -> None:
+        first = asyncio.create_task(client.post(server.url))
+        second = asyncio.create_task(client.post(server.url, json={"second": True}))
+        assert (await first).json() == {"ok": True}
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            await second
+
+    with hostile(peers.closes_when_reused) as server:
+        with_client(lambda client: do(client, server), AiohttpTransport(limit=1))
+
+        assert server.connections == 1
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "ws://127.0.0.1/", "http:///path", "127.0.0.1/path"])
@@ -294,6 +316,44 @@ def test_a_call_cut_off_from_outside_still_tells_how_far_it_got() -> None:
     assert progress.phase is Phase.BODY
 
 
+def test_every_error_of_aiohttp_has_a_place_whether_or_not_the_request_was_sent() -> None:
+    known = {
+        value
+        for module in (aiohttp.client_exceptions, aiohttp.http_exceptions)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    sent, not_sent = Progress(), Progress()
+    sent.phase = Phase.SENT
+
+    for one in known:
+        error = one.__new__(one)
+
+        assert issubclass(transport._httpx_class(error, sent), httpx.RequestError)
+        assert transport._httpx_class(error, sent) not in NEVER_SENT
+        assert transport._httpx_class(error, not_sent) in NEVER_SENT
+    assert len(known) > 25
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (aiohttp.ClientConnectionResetError("Cannot write to closing transport"), httpx.WriteError),
+        (BadHttpMessage("odd"), httpx.RemoteProtocolError),
+        (aiohttp.SocketTimeoutError(), httpx.ReadTimeout),
+        (ConnectionResetError(), httpx.ReadError),
+        (ssl.SSLError(), httpx.ReadError),
+    ],
+)
+def test_errors_that_are_hard_to_bring_about_have_their_class_too(
+    error: Exception, expected: type[Exception]
+) -> None:
+    progress = Progress()
+    progress.phase = Phase.SENT
+
+    assert transport._httpx_class(error, progress) is expected
+
+
 # --- Bodies -----------------------------------------------------------------------------------------
 
 
@@ -318,8 +378,8 @@ def test_a_deflate_body_arrives_unpacked_in_both_spellings(window: int) -> None:
     assert answer.content == b"plain words " * 40
 
 
-def test_two_gzip_members_are_one_body() -> None:
-    packed = gzip.compress(b"one,") + gzip.compress(b"two")
+def test_two_gzip_members_and_padding_are_one_body() -> None:
+    packed = gzip.compress(b"one,") + gzip.compress(b"two") + b"\0\0\0"
     with hostile(peers.answers(peers.response(packed, headers=("Content-Encoding: gzip",)))) as server:
         answer, _ = post(server.url)
 
@@ -384,6 +444,15 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
 
     assert isinstance(answer, httpx.Response)
     assert answer.json() == {"a": 1}
+
+
+def test_long_headers_are_read() -> None:
+    raw = peers.canned({}, headers=(f"X-Long: {'y' * 40_000}",))
+    with hostile(peers.answers(raw)) as server:
+        answer, _ = post(server.url)
+
+    assert isinstance(answer, httpx.Response)
+    assert len(answer.headers["x-long"]) == 40_000
 
 
 def test_informational_responses_are_passed_over() -> None:
@@ -527,7 +596,7 @@ def test_a_streamed_request_body_is_sent_with_its_length() -> None:
 
 def test_tls_works_with_a_certificate_that_is_vouched_for() -> None:
     with hostile(peers.answers_json({"a": 1}), tls=True) as server:
-        answer, _ = post(server.url, transport=trusting())
+        answer, _ = post(server.url, over=trusting())
 
     assert isinstance(answer, httpx.Response)
     assert answer.json() == {"a": 1}
@@ -541,15 +610,15 @@ def test_idle_sockets_are_kept_alive_by_the_system() -> None:
 
 
 def test_a_transport_that_was_closed_opens_again_when_used() -> None:
-    transport = AiohttpTransport()
+    ours = AiohttpTransport()
 
     async def do(client: httpx.AsyncClient, url: str) -> int:
         await client.post(url)
-        await transport.aclose()
+        await ours.aclose()
         return (await client.post(url)).status_code
 
     with hostile(peers.answers_json({})) as server:
-        assert with_client(lambda client: do(client, server.url), transport) == 200
+        assert with_client(lambda client: do(client, server.url), ours) == 200
         assert server.connections == 2
 
 
@@ -563,7 +632,7 @@ def through(proxy: peers.Hostile, *, no: str = "") -> AiohttpTransport:
 
 def test_a_plain_call_goes_to_the_proxy_with_the_whole_url_and_the_proxys_credentials() -> None:
     with hostile(peers.answers_json({"from": "proxy"})) as proxy:
-        answer, _ = post("http://provider.invalid/v1", transport=through(proxy))
+        answer, _ = post("http://provider.invalid/v1", over=through(proxy))
 
         assert proxy.first_line() == "POST http://provider.invalid/v1 HTTP/1.1"
         assert proxy.header("proxy-authorization") == "Basic bWU6c2VjcmV0"
@@ -574,7 +643,7 @@ def test_a_plain_call_goes_to_the_proxy_with_the_whole_url_and_the_proxys_creden
 def test_a_proxy_that_refuses_the_tunnel_is_a_proxy_error_before_anything_was_sent() -> None:
     refusal = peers.response(b"", status="403 Forbidden", headers=())
     with hostile(peers.answers_and_closes(refusal)) as proxy:
-        error, phase = post("https://provider.invalid/v1", transport=through(proxy))
+        error, phase = post("https://provider.invalid/v1", over=through(proxy))
 
         assert proxy.first_line() == "CONNECT provider.invalid:443 HTTP/1.1"
         assert proxy.header("proxy-authorization") == "Basic bWU6c2VjcmV0"
@@ -588,7 +657,7 @@ def test_a_proxy_that_refuses_the_tunnel_is_a_proxy_error_before_anything_was_se
 )
 def test_a_proxy_that_breaks_during_the_tunnel_got_no_request(behaviour: peers.Behaviour) -> None:
     with hostile(behaviour) as proxy:
-        error, phase = post("https://provider.invalid/v1", transport=through(proxy))
+        error, phase = post("https://provider.invalid/v1", over=through(proxy))
 
     assert isinstance(error, (httpx.ProxyError, httpx.ConnectError))
     assert phase is Phase.CONNECTING
@@ -597,7 +666,7 @@ def test_a_proxy_that_breaks_during_the_tunnel_got_no_request(behaviour: peers.B
 def test_a_proxy_that_nobody_runs_is_a_proxy_error() -> None:
     proxies = Proxies({"http": f"http://127.0.0.1:{peers.closed_port()}"})
 
-    error, phase = post("http://provider.invalid/v1", transport=AiohttpTransport(proxies=proxies))
+    error, phase = post("http://provider.invalid/v1", over=AiohttpTransport(proxies=proxies))
 
     assert type(error) is httpx.ProxyError
     assert phase is Phase.CONNECTING
@@ -608,7 +677,7 @@ def test_loopback_never_goes_through_a_proxy() -> None:
         hostile(peers.answers_json({"from": "proxy"})) as proxy,
         hostile(peers.answers_json({"a": 1})) as server,
     ):
-        answer, _ = post(server.url, transport=through(proxy))
+        answer, _ = post(server.url, over=through(proxy))
 
         assert proxy.requests == []
     assert isinstance(answer, httpx.Response)

@@ -13,7 +13,7 @@ from tests.support.hostile import Hostile
 
 T = TypeVar("T")
 
-SECRET = "sk-of-the-tests-0123456789"
+SECRET = "quiet-plumbum-4711"  # of no vendor's pattern: only who knows it can take it out
 
 
 def with_adapter(
