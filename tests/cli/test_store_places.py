@@ -1,6 +1,8 @@
 """Mistakes and misfortune in the place of the store: one clear line, exit 5, and no file left behind."""
 
 import os
+import resource
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 from aijobs.cli.app import COMMANDS
 from aijobs.cli.command import Entry
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, command
 from tests.support.people import ordinary_user
 
 _JOB = "019b76da-a800-720a-ab04-5c4a06fa9400"
@@ -234,3 +236,28 @@ def test_a_wrong_password_is_one_clear_line(run_bare: CommandLine, postgres_serv
 
     assert result.code == 5
     assert "wrong-sk-demo" not in result.out + result.err
+
+
+def test_a_disk_without_room_is_one_clear_line_and_takes_nothing(
+    run_bare: CommandLine, tmp_path: Path
+) -> None:
+    line = CommandLine(database=f"sqlite:///{tmp_path / 'jobs.db'}")
+    line.process("db", "upgrade")
+    jobs = "".join(
+        f'{{"type": "demo", "input": {{"n": {n}, "text": "{"x" * 1000}"}}}}\n' for n in range(2000)
+    )
+    room = (1 << 20, 1 << 20)  # bytes a file may have: less than the jobs need
+
+    done = subprocess.run(
+        command("enqueue", "--jsonl", "-", "--json"),
+        input=jobs.encode(), env=line.process_environ(), capture_output=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, room),
+    )  # fmt: skip
+
+    said = done.stderr.decode()
+    assert done.returncode == 5, said
+    assert "Traceback" not in said
+    assert len(said.splitlines()) == 2
+    assert str(tmp_path / "jobs.db") in said
+    assert line.process("inspect", "--json").json == {"jobs": [], "next_cursor": None}
+    assert line.process("enqueue", "demo").code == 0
