@@ -35,7 +35,8 @@ def cancel(
     """Stop jobs, at once or as soon as their worker notices.
 
     A job that waits is cancelled at once. One that runs is asked to stop: its worker notices within seconds,
-    and a result that arrives before that stands. Several jobs at a time are confirmed first.
+    and a result that arrives before that stands. One that is held (`aijobs inspect --held`) is closed by it:
+    nothing is sent to the provider any more. Several jobs at a time are confirmed first.
     """
     context = context_of(ctx)
     unique = list(dict.fromkeys(job_ids))

@@ -128,14 +128,18 @@ def retry(
     reason: Reason,
     actor: Actor = None,
 ) -> None:
-    """Run one dead letter again, or let a held job go on. Counted, limited per job, and written down."""
+    """Run one dead letter again, or let a held job go on. Counted, limited per job, and written down.
+
+    A held job is one of which nobody knows whether the provider has done the work already
+    (`aijobs inspect --held`): look there first, for it is sent again. `aijobs cancel` closes it instead.
+    """
     from aijobs.services.shapes import job_shape
 
     context = context_of(ctx)
     job = context.coordinator.retry(job_id, actor=context.actor(actor), reason=reason)
     context.printer.emit(
         {"job": job_shape(job)},
-        lambda: context.printer.line(f"{job.id} is {job.status} again, round {job.round}"),
+        lambda: context.printer.line(f"{job.id} is {job.status}, to run again: round {job.round}"),
     )
 
 

@@ -13,6 +13,7 @@ from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import ErrorClassFilter, KeyFilter, Limit, Since, TypeFilter, UserFilter
 from aijobs.cli.plain import instant
 from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
+from aijobs.core.durations import format_duration
 from aijobs.core.errors import NotFound, UsageError
 from aijobs.core.model import Job, Status
 from aijobs.core.timeline import timeline
@@ -29,6 +30,7 @@ _COLUMNS = ("ID", "TYPE", "USER", "STATUS", "ATTEMPTS", "NEXT", "LAST ERROR", "C
 
 @notes(
     "aijobs inspect --status failed --status dead_letter --since 2h",
+    "aijobs inspect --held",
     "aijobs inspect 019b7d6e-… --reveal",
     "aijobs inspect 019b7d6e-… --watch",
     exits={0: "shown", 3: "no such job", 5: "the store cannot be reached"},
@@ -44,6 +46,9 @@ def inspect(
     key: KeyFilter = None,
     error_class: ErrorClassFilter = None,
     since: Since = None,
+    held: Annotated[
+        bool, typer.Option("--held", help="Only jobs that wait for a person to decide; see retry, cancel.")
+    ] = False,
     limit: Limit = 50,
     after: Annotated[
         str | None, typer.Option("--after", metavar="CURSOR", help="Go on behind this cursor (an id).")
@@ -55,13 +60,18 @@ def inspect(
 ) -> None:
     """List jobs, newest first, or show everything about one.
 
+    A job of a type with `on_unknown_outcome: hold` is held when nobody knows whether its call was made: NEXT
+    then says "held", and nothing happens until `aijobs retry JOB` lets it go on (the provider may do the work
+    twice) or `aijobs cancel JOB` closes it.
+
     STATUS is pending, processing, failed, succeeded, dead_letter or cancelled. With --json a list is
-    {jobs, next_cursor}; one job is {job, executions, timeline, input, result, notifications}.
+    {jobs, next_cursor}; one job is {job, executions, timeline, input, result, timeout, notifications}, where
+    timeout is how long one call of its type is given now, and why.
     """
     context = context_of(ctx)
     filters = (status, type_name, user, key, error_class, since, after)
     if job_id is not None:
-        if any(value is not None for value in filters):
+        if held or any(value is not None for value in filters):
             raise UsageError("filters do not go with JOB")
         _show(context, watch=watch, look=lambda: _one(context, job_id, reveal=reveal))
         return
@@ -76,6 +86,7 @@ def inspect(
         key=None if key is None else key.strip(),
         error_class=error_class,
         since=words.past(since, "--since", now=context.store.clock.now()),
+        held=held,
     )
     _show(context, watch=watch, look=lambda: _list(context, wanted, limit=limit, after=after))
 
@@ -123,11 +134,12 @@ def _list(context: Context, wanted: "Filter", *, limit: int, after: str | None) 
 def _row(job: Job) -> tuple[object, ...]:
     error = f"{job.last_error_class} {job.last_error_code or ''}".strip() if job.last_error_class else None
     attempts = f"{job.attempts}/{job.max_attempts}"
-    when = job.next_run_at or job.locked_until
+    when = "held" if job.hold_reason else job.next_run_at or job.locked_until
     return job.id, job.type, job.user, job.status, attempts, when, error, job.created_at
 
 
 def _one(context: Context, job_id: str, *, reveal: bool) -> _View:
+    from aijobs.services.time_limits import time_limit
     from aijobs.store import jobs
 
     with context.store.read() as tx:
@@ -143,19 +155,29 @@ def _one(context: Context, job_id: str, *, reveal: bool) -> _View:
             dead_letters=jobs.dead_letters_of(tx, job_id),
             notifications=notifications,
         )
+        timeout = time_limit(tx, context.settings, job.type) if job.type in context.settings.types else None
         texts = {"input": jobs.payload_of(tx, job_id), "result": jobs.result_of(tx, job_id)}
     document: dict[str, Any] = {
         "job": job_detail_shape(job),
         "executions": [execution_shape(one) for one in executions],
         "timeline": [asdict(moment) for moment in moments],
         **_bodies(texts, reveal=reveal),
+        "timeout": timeout and {"seconds": timeout.value.total_seconds(), "reason": timeout.reason},
         "notifications": [row_shape(row, without=("job_id", "lock_token")) for row in notifications],
     }
 
     def plain() -> None:
         printer = context.printer
         fields = document["job"].items()
-        printer.fields((name, value) for name, value in fields if name in JOB_FIELDS or value is not None)
+        lines = [(name, value) for name, value in fields if name in JOB_FIELDS or value is not None]
+        if timeout:
+            lines.append(("timeout", f"{format_duration(timeout.value)} a call ({timeout.reason})"))
+        printer.fields(lines)
+        if job.hold_reason:
+            printer.say(
+                f"held for a person: aijobs retry {job.id} --reason ... lets it go on, "
+                f"aijobs cancel {job.id} --reason ... closes it"
+            )
         printer.section("attempts", len(executions))
         printer.table(_EXECUTIONS, [_execution(one) for one in document["executions"]])
         printer.section("timeline", len(moments))

@@ -35,6 +35,7 @@ class Filter:
     schedule: str | None = None
     since: datetime | None = None  # created at or after
     until: datetime | None = None  # created before
+    held: bool = False  # only those that wait for a person's decision
 
     def clauses(self) -> list[ColumnElement[bool]]:
         """The conditions, to be joined by AND."""
@@ -49,6 +50,8 @@ class Filter:
         clauses = [column == value for column, value in equal.items() if value is not None]
         if self.statuses:
             clauses.append(c.status.in_([status.value for status in self.statuses]))
+        if self.held:
+            clauses.append(c.hold_reason.is_not(None))
         if self.since is not None:
             clauses.append(c.created_at >= self.since)
         if self.until is not None:

@@ -190,6 +190,7 @@ def test_one_job_has_its_attempts_and_one_timeline(
     assert result.code == 0
     assert set(result.json) == {
         "job", "executions", "timeline", "input", "has_input", "result", "has_result", "notifications",
+        "timeout",
     }  # fmt: skip
     assert set(JOB_FIELDS) <= set(result.json["job"])
     first, second = result.json["executions"]

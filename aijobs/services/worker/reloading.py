@@ -13,7 +13,7 @@ LOOK_SECONDS = 30.0
 """Between two looks at the configuration. The whole of it is read, for a secret in a file of its own may have
 changed as well."""
 
-NEEDS_RESTART = ("database", "worker.lease", "worker.renew_every")
+NEEDS_RESTART = ("database", "worker.lease", "worker.heartbeat")
 """Options that a running worker keeps as they were when it started."""
 
 Source = Callable[[], Settings]

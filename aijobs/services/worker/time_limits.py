@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from aijobs.core.settings import Settings
 from aijobs.core.timeouts import timeout_for
-from aijobs.store import run_times
+from aijobs.services.time_limits import time_limit
 from aijobs.store.engine import Store
 
 LEARN_EVERY = timedelta(minutes=5)
@@ -27,17 +27,15 @@ class TimeLimits:
         """How long one call of the type may take. Raises NotFound."""
         known = self._known.get(type_name)
         if known is None:
-            known = self._known[type_name] = self._choose(type_name, [])
+            kind = self._settings.type(type_name)
+            known = timeout_for(kind, [], timeouts=self._settings.timeouts).value
+            self._known[type_name] = known
         return known
 
     def learn(self) -> None:
         """Look up how long the types that learn have taken lately. Raises StoreError."""
         if not self._learning:
             return
-        most = self._settings.timeouts.auto.max_samples
         with self._store.read() as tx:
             for name in self._learning:
-                self._known[name] = self._choose(name, run_times.latest(tx, name, most))
-
-    def _choose(self, name: str, history: list[float]) -> timedelta:
-        return timeout_for(self._settings.type(name), history, timeouts=self._settings.timeouts).value
+                self._known[name] = time_limit(tx, self._settings, name).value
