@@ -27,6 +27,9 @@ RESULT_LOST = "result_lost"
 BY_PROVIDER = "by_provider"
 """Code of a `cancelled` that nobody here asked for."""
 
+NO_MORE_ROOM = "no_more_room"
+"""Code of an `output_truncated` whose limit cannot be raised any further."""
+
 POOL_TIMEOUT = "pool_timeout"
 """Code of an `internal`: no connection was free, so nothing was sent."""
 
@@ -107,7 +110,7 @@ class Policy:
             return _BACKPRESSURE
         if error_class is _E.CANCELLED and failure.code == BY_PROVIDER:
             return _ONCE_MORE
-        if error_class is _E.OUTPUT_TRUNCATED and job.type not in self.grows_output:
+        if error_class is _E.OUTPUT_TRUNCATED and not self._may_grow(job, failure):
             return NEVER  # the same limit would cut it at the same place, and bill it again
         rule = self.rules.get(error_class, NEVER)
         return _ONCE_MORE if failure.force_retry and rule.retries == 0 else rule
@@ -139,6 +142,9 @@ class Policy:
     def while_recovering(self) -> RetryPolicy:
         """The policy for calls made while the provider's breaker is not closed, or it is held: trials."""
         return _Recovering(self)
+
+    def _may_grow(self, job: Job, failure: Failure) -> bool:
+        return job.type in self.grows_output and failure.code != NO_MORE_ROOM
 
     def _unknown_outcome(self, job: Job, failure: Failure) -> bool:
         if job.type not in self.holds_unknown:

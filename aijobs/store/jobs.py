@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, tuple_
 
-from aijobs.core.model import Execution, Job, Outcome, Status
+from aijobs.core.model import ErrorClass, Execution, Job, Outcome, Status
 from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, jobs, notifications
 
 COLUMNS = tuple(jobs.c[field.name] for field in fields(Job))
@@ -65,6 +65,15 @@ _BY_KEY = select(*COLUMNS).where(
     tuple_(jobs.c.user, jobs.c.type, jobs.c.key).in_(bindparam("keys", expanding=True)),
     jobs.c.key.is_not(None),
     jobs.c.key_released_at.is_(None),
+)
+_TRUNCATIONS = (
+    select(executions.c.job_id, func.count())
+    .where(
+        tuple_(executions.c.job_id, executions.c.round).in_(bindparam("rounds", expanding=True)),
+        executions.c.error_class == ErrorClass.OUTPUT_TRUNCATED.value,
+        executions.c.shadow.is_(False),
+    )
+    .group_by(executions.c.job_id)
 )
 _PAYLOAD = select(job_inputs.c.payload).where(job_inputs.c.job_id == bindparam("job_id"))
 _PAYLOADS = select(job_inputs.c.job_id, job_inputs.c.payload).where(
@@ -135,6 +144,12 @@ def has_result(tx: Connection, job_id: str) -> bool:
 def executions_of(tx: Connection, job_id: str) -> list[Execution]:
     """Every attempt of every round, in the order they were claimed."""
     return [_execution(row) for row in tx.execute(_EXECUTIONS, {"job_id": job_id})]
+
+
+def truncations(tx: Connection, rounds: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """How many answers were cut off, by job id; *rounds*: of which jobs, in which round of each."""
+    rows: Any = tx.execute(_TRUNCATIONS, {"rounds": list(rounds)})
+    return {job_id: count for job_id, count in rows}  # noqa: C416
 
 
 def events_of(tx: Connection, job_id: str) -> list[dict[str, Any]]:

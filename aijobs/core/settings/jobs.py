@@ -99,7 +99,7 @@ class ShadowSettings(Section):
 
 
 class GrowOutput(Section):
-    """After a truncated answer, ask once more with more room."""
+    """After a truncated answer, ask once more: the limit that the type's request names grows."""
 
     factor: Annotated[float, Field(description="how much more", gt=1, le=10)] = 2.0
     max: Annotated[Count, Field(description="never more output tokens than this")] = 32_000

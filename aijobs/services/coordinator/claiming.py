@@ -52,7 +52,16 @@ class Claiming:
         if request.slots > 0:
             found += [(job, False) for job in self._start(tx, request, types, now)]
         payloads = jobs.payloads_of(tx, [job.id for job, _ in found]) if found else {}
-        return [Claim(job, payloads.get(job.id, "null"), resume) for job, resume in found]
+        cut = self._truncated(tx, [job for job, _ in found])
+        return [Claim(job, payloads.get(job.id, "null"), resume, cut.get(job.id, 0)) for job, resume in found]
+
+    def _truncated(self, tx: Tx, found: Sequence[Job]) -> dict[str, int]:
+        grow = [
+            (job.id, job.round)
+            for job in found
+            if job.attempts > 1 and self.settings.types[job.type].grow_output is not None
+        ]
+        return jobs.truncations(tx, grow) if grow else {}
 
     def _types(self, request: ClaimRequest) -> list[str]:
         wanted = self.settings.types if request.types is None else request.types

@@ -30,11 +30,15 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job leased to the caller. *resume*: a provider works on it already; poll, don't submit."""
+    """A job leased to the caller. *resume*: a provider works on it already; poll, don't submit.
+
+    *truncated*: how many answers of this round were cut off, where the type then asks for more room.
+    """
 
     job: Job
     payload: str
     resume: bool = False
+    truncated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from traceback import extract_tb
@@ -15,6 +15,7 @@ from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import NO_CALL, Done, ErrorClass, Failure, Job, Pending, Reply
 from aijobs.core.polling import GONE_FOR, poll_delay, stuck
 from aijobs.core.redaction import redact
+from aijobs.core.retry import NO_MORE_ROOM
 from aijobs.providers.contract import PollFailed
 from aijobs.services.worker.attempt import Attempt, Stop, facts_of, handed_back
 from aijobs.services.worker.calls import Calls
@@ -81,11 +82,21 @@ class Attempts:
             case Done(result=result, facts=facts):
                 return Succeeded(result=result, facts=facts)
             case Failure():
-                return Failed(failure=reply)
+                return Failed(failure=self._judged(attempt, reply))
             case Pending():
                 return await self._parked(attempt, reply)
             case _:
                 assert_never(reply)
+
+    def _judged(self, attempt: Attempt, failure: Failure) -> Failure:
+        """An answer that was cut off at a limit that grows no more is not asked for again."""
+        cut_off = failure.error_class is ErrorClass.OUTPUT_TRUNCATED
+        if not cut_off or self.calls.may_grow(attempt.claim):
+            return failure
+        return replace(failure, code=NO_MORE_ROOM) if self._grows(attempt) else failure
+
+    def _grows(self, attempt: Attempt) -> bool:
+        return self.calls.recipe(attempt.claim.job.type).kind.grow_output is not None
 
     async def _after_poll(self, attempt: Attempt, reply: Reply | PollFailed) -> AttemptEnd:
         job = attempt.claim.job

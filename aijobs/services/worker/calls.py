@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from aijobs.core.model import Job
+from aijobs.core.output_room import grown, has_room
 from aijobs.core.polling import Pace
 from aijobs.core.settings import Kind, Settings, TypeSettings
 from aijobs.providers.contract import Adapter, Call, PythonContext
+from aijobs.services.coordinator import Claim
 from aijobs.services.worker.attempt import Attempt
 from aijobs.services.worker.ids import client_request_id, idempotency_key
 
@@ -65,7 +67,15 @@ class Calls:
             job, recipe, data=data, prompt=recipe.prompt(data),
             timeout=max(min(limit, job.deadline - now), _LEAST) if job.deadline else limit,
             context=self._context(attempt) if self._is_python(job, recipe) else None,
+            truncated=attempt.claim.truncated,
         )  # fmt: skip
+
+    def may_grow(self, claim: Claim) -> bool:
+        """Whether the next call of this job would be given more room for its answer than this one was."""
+        kind = self.recipe(claim.job.type).kind
+        grow = kind.grow_output
+        request = _request(claim.job, kind)
+        return grow is not None and has_room(request, claim.truncated, factor=grow.factor, most=grow.max)
 
     def question_of(self, job: Job) -> Call:
         """The call that asks after, or cancels, work the provider has already: it carries no input."""
@@ -82,17 +92,19 @@ class Calls:
 
     def _call(
         self, job: Job, recipe: Recipe, *, data: object, prompt: str | None, timeout: timedelta,
-        context: PythonContext | None,
+        context: PythonContext | None, truncated: int = 0,
     ) -> Call:  # fmt: skip
-        other = recipe.kind.fallback if recipe.kind.is_fallback(job.provider, job.model) else None
+        kind, request = recipe.kind, _request(job, recipe.kind)
+        if kind.grow_output and truncated:
+            request = grown(request, truncated, factor=kind.grow_output.factor, most=kind.grow_output.max)
         return Call(
             job_id=job.id,
             type=job.type,
             attempt=job.attempts,
-            model=job.model if other else job.model or recipe.kind.model,
+            model=job.model if kind.is_fallback(job.provider, job.model) else job.model or kind.model,
             prompt=prompt,
             input=data,
-            request=other.request if other else recipe.kind.request,
+            request=request,
             timeout=timeout,
             client_request_id=client_request_id(job),
             idempotency_key=idempotency_key(job),
@@ -107,6 +119,13 @@ class Calls:
     def _is_python(self, job: Job, recipe: Recipe) -> bool:
         name = job.provider or recipe.kind.provider
         return self._settings.provider(name).kind is Kind.PYTHON
+
+
+def _request(job: Job, kind: TypeSettings) -> Mapping[str, object]:
+    """What is merged into the request of this job, at the provider it was claimed for."""
+    if kind.fallback is not None and kind.is_fallback(job.provider, job.model):
+        return kind.fallback.request
+    return kind.request
 
 
 def _recipe(kind: TypeSettings) -> Recipe:
