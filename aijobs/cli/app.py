@@ -183,6 +183,11 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.diagnose_command:diagnose",
         section=SEEING,
     ),
+    "metrics": Entry(
+        help="Write the metrics in Prometheus' text format.",
+        target="aijobs.cli.metrics_command:metrics",
+        section=SEEING,
+    ),
     "serve": Entry(
         help="Take webhooks, jobs and cron triggers over HTTP, and tell how jobs are.",
         target="aijobs.cli.serve_command:serve",

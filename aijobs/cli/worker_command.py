@@ -52,6 +52,15 @@ def worker(
     name: Annotated[
         str | None, typer.Option("--name", metavar="S", help="Its name; default: host, pid and a random end.")
     ] = None,
+    metrics_port: Annotated[
+        int,
+        typer.Option(
+            "--metrics-port", metavar="P", min=0, max=65535, help="Serve /metrics there; 0: do not."
+        ),
+    ] = 0,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", metavar="HOST", help="For that; 127.0.0.1: this machine only.")
+    ] = "127.0.0.1",
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text or json, one line an event.")
     ] = LogFormat.TEXT,
@@ -79,7 +88,8 @@ def worker(
         max_jobs=max_jobs,
         name=name,
     )
-    report = _run(context, options_of, as_json=log_format is LogFormat.JSON)
+    served = (metrics_host, metrics_port) if metrics_port else None
+    report = _run(context, options_of, as_json=log_format is LogFormat.JSON, served=served)
     _print(context, report)
     if report.stopped_by == "SIGINT":
         return Interrupted.exit_code
@@ -87,8 +97,13 @@ def worker(
 
 
 def _run(
-    context: Context, options_of: "Callable[[Settings], WorkerOptions]", *, as_json: bool
+    context: Context,
+    options_of: "Callable[[Settings], WorkerOptions]",
+    *,
+    as_json: bool,
+    served: tuple[str, int] | None,
 ) -> "WorkerReport":
+    from aijobs.cli.metrics_command import metrics_served
     from aijobs.cli.simulators import simulators
     from aijobs.providers.registry import Providers
     from aijobs.services.coordinator import Coordinator
@@ -111,7 +126,8 @@ def _run(
             chance=context.chance,
             log=line_log(context, as_json=as_json),
         )
-        return worker.run()
+        with metrics_served(context, store, lambda: worker.settings, at=served):
+            return worker.run()
 
 
 def _print(context: Context, report: "WorkerReport") -> None:

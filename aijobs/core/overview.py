@@ -182,14 +182,19 @@ class Overview:
     @property
     def total(self) -> Load:
         """The loads of all types together."""
-        loads = list(self.loads.values())
-        sums: dict[str, Any] = {
-            name: sum(getattr(load, name) for load in loads)
-            for name in ("ready", "delayed", "retrying", "held", "running", "parked", "expired")
-        }
-        for name in ("oldest_ready_at", "oldest_running_at", "oldest_parked_at"):
-            sums[name] = min((at for load in loads if (at := getattr(load, name))), default=None)
-        return Load(**sums)
+        return together(self.loads.values())
+
+
+def together(loads: Iterable[Load]) -> Load:
+    """Several loads as one."""
+    found = list(loads)
+    sums: dict[str, Any] = {
+        name: sum(getattr(load, name) for load in found)
+        for name in ("ready", "delayed", "retrying", "held", "running", "parked", "expired")
+    }
+    for name in ("oldest_ready_at", "oldest_running_at", "oldest_parked_at"):
+        sums[name] = min((at for load in found if (at := getattr(load, name))), default=None)
+    return Load(**sums)
 
 
 def age(now: datetime, since: datetime | None) -> timedelta | None:

@@ -191,11 +191,11 @@ def _line(s: JobSnapshot) -> Iterator[Finding]:
     if not s.waiting or at is None or at > s.now or patience is None or s.now - at <= patience:
         return
     slots = sum(worker.concurrency for worker in s.workers if worker.serves(s.job.type))
-    running = sum(one.count for one in s.running)
+    running = many(sum(one.count for one in s.running), "job")
     yield Finding(
         check="line",
         ok=False,
-        evidence=f"it has been in line for {ago(s.now - at)}; {many(running, 'job')} run, workers have {slots} slots",
+        evidence=f"in line for {ago(s.now - at)}; {running} running, workers have {slots} slots",
         since=at,
         layer=Layer.QUEUE,
         next_steps=("aijobs stats", "start more workers, or give this job a priority when it is enqueued"),

@@ -59,6 +59,11 @@ class Worker:
         self._asked: str | None = None
         self._hurried = False
 
+    @property
+    def settings(self) -> Settings:
+        """The configuration in force; it changes when the file is read again."""
+        return self._settings
+
     def run(self) -> WorkerReport:
         """Work in this thread, with an event loop of its own; SIGTERM and SIGINT are obeyed.
 

@@ -1,0 +1,73 @@
+"""`aijobs metrics`: the metrics as text, once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aijobs.cli.command import notes
+from aijobs.cli.context import Context, context_of
+from aijobs.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from aijobs.core.settings import Settings
+    from aijobs.store.engine import Store
+
+
+@notes(
+    "aijobs metrics",
+    "aijobs metrics --output /var/lib/node_exporter/textfile/aijobs.prom",
+    exits={0: "written", 5: "the store cannot be reached"},
+)
+def metrics(
+    ctx: typer.Context,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write there in one step, not to stdout.")
+    ] = None,
+) -> None:
+    """Write the metrics in Prometheus' text format, read from the store now.
+
+    With --output the file is replaced in one step, as the textfile collector of a node exporter needs it. A
+    worker serves the same with --metrics-port, `aijobs serve` at /metrics.
+    """
+    from aijobs.services.metrics import Metrics
+
+    context = context_of(ctx)
+    if context.json:
+        raise UsageError("metrics has one form only", hint="aijobs stats --json")
+    found = Metrics(context.store, context.settings)
+    if output is None:
+        context.printer.raw(found.text())
+    else:
+        found.write(output)
+        context.printer.say(f"wrote {output}")
+
+
+@contextmanager
+def metrics_served(
+    context: Context, store: "Store", settings: "Callable[[], Settings]", *, at: tuple[str, int] | None
+) -> Iterator[None]:
+    """Serve the metrics *at* (host, port) while the block lasts, by what *settings* are in force then.
+
+    A port that cannot be had costs a warning and nothing else.
+    """
+    if at is None:
+        yield
+        return
+    from aijobs.services.metrics import Metrics
+    from aijobs.services.metrics_server import serve_metrics
+
+    host, port = at
+    try:
+        server = serve_metrics(lambda: Metrics(store, settings()).text(), host=host, port=port)
+    except OSError as error:
+        context.printer.warn(f"no metrics on {host}:{port}: {error.strerror}; the worker goes on without")
+        yield
+        return
+    context.printer.say(f"metrics on http://{host}:{server.port}/metrics")
+    try:
+        yield
+    finally:
+        server.close()
