@@ -1,13 +1,18 @@
 """`aijobs sweep`: find what fell through, and put it right."""
 
 from dataclasses import asdict
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aijobs.cli.command import notes
-from aijobs.cli.context import context_of
+from aijobs.cli.context import Context, context_of
+from aijobs.cli.logs import line_log
 from aijobs.cli.options import Preview
+
+if TYPE_CHECKING:
+    from aijobs.services.coordinator import Rescue
 
 
 @notes(
@@ -28,13 +33,15 @@ def sweep(
     """Find what fell through and put it right; safe at any time, on any machine.
 
     An attempt whose worker vanished is recorded as lost, and retried or given up as any failure is. Running
-    workers do this by themselves; a sweep is for when none runs, and for cron. With --json each kind of
-    repair is {found, repaired, ids}.
+    workers do this by themselves; a sweep is for when none runs, and for cron. A webhook delivery whose job
+    is not known is asked after at its provider: a job that waits takes the work over instead of paying for
+    it again. With --json each kind of repair is {found, repaired, ids}.
     """
     from aijobs.services.sweeper import Sweeper
 
     context = context_of(ctx)
-    done = Sweeper(context.coordinator).sweep(limit=limit, preview=preview)
+    sweeper = Sweeper(context.coordinator, orphans=partial(_orphans, context))
+    done = sweeper.sweep(limit=limit, preview=preview)
     context.printer.emit(
         {kind: asdict(rescue) for kind, rescue in done.items()},
         lambda: context.printer.table(
@@ -43,5 +50,21 @@ def sweep(
         ),
     )
     for kind, rescue in done.items():
-        for job_id in rescue.ids:
-            context.printer.detail(f"{kind.replace('_', ' ')}: job {job_id}")
+        for found in rescue.ids:
+            context.printer.detail(f"{kind.replace('_', ' ')}: {found}")
+
+
+def _orphans(context: Context, *, limit: int, preview: bool) -> "Rescue":
+    """Ask the providers; nobody is asked, and nothing for asking is loaded, when nothing is due."""
+    from aijobs.services.coordinator import Rescue
+    from aijobs.services.orphans import Orphans
+
+    log = line_log(context, as_json=False)
+    found = len(Orphans(context.coordinator, log=log).due(limit))
+    if preview or not found:
+        return Rescue(found=found)
+    from aijobs.providers.registry import Providers
+    from aijobs.services.worker.finder import look_once
+
+    providers = Providers(context.settings, clock=context.clock, chance=context.chance)
+    return look_once(context.coordinator, providers, limit=limit, log=log)

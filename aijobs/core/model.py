@@ -106,6 +106,7 @@ class CallFacts:
     elapsed_seconds: float | None = None
     usage: Usage = NO_USAGE
     rate_limits: str | None = None  # what the headers said of the provider's limits, as JSON
+    owner: str | None = None  # the job that the work's metadata at the provider names as its own
 
 
 NO_CALL = CallFacts()

@@ -146,6 +146,7 @@ class Endpoint:
             provider_job_id=provider_job_id(value) or context.facts.provider_job_id,
             provider_request_id=clean_text(request_id, _LONGEST_ID) if request_id else None,
             rate_limits=_rate_limits(response),
+            owner=_owner(value),
             phase=response.phase,
             elapsed_seconds=response.elapsed_seconds,
             usage=normalise(
@@ -163,6 +164,12 @@ def provider_job_id(value: object) -> str | None:
     found = at(value, "id")
     usable = isinstance(found, str) and 0 < len(found) <= _LONGEST_ID and found.isprintable()
     return found if isinstance(found, str) and usable else None
+
+
+def _owner(value: object) -> str | None:
+    """The job for which the work was begun, as we wrote it into the metadata."""
+    found = at(value, "metadata", "aijobs_job_id")
+    return found if isinstance(found, str) and 0 < len(found) <= _LONGEST_ID and found.isprintable() else None
 
 
 def _rate_limits(response: Response) -> str | None:

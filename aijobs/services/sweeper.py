@@ -6,8 +6,10 @@ make the pass over expired leases themselves every few seconds; a sweep is for w
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 
 from aijobs.services.coordinator import Coordinator, Rescue
+from aijobs.services.orphans import expire
 from aijobs.store import claims, leases, wake
 
 LIMIT = 1000
@@ -22,12 +24,15 @@ Repair = Callable[..., Rescue]
 class Sweeper:
     """Makes the pass. What it finds and what it did come back by kind; with a preview nothing is changed."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, *, orphans: Repair | None = None) -> None:
+        """*orphans* asks the providers after deliveries without a job; None leaves that to others."""
         self._coordinator = coordinator
         self._repairs: Mapping[str, Repair] = {
             "expired_leases": coordinator.rescue,
             "past_deadline": coordinator.expire,
             "stuck_pending": self._line_up,
+            **({"orphans": orphans} if orphans else {}),
+            "deliveries": partial(expire, coordinator),
         }
 
     def sweep(self, *, limit: int = LIMIT, preview: bool = False) -> dict[str, Rescue]:

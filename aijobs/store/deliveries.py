@@ -57,6 +57,12 @@ _ABOUT = (
     .where(_c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True)))
     .order_by(_c.received_at)
 )
+_NEWEST_UNMATCHED = (
+    select(*_COLUMNS)
+    .where(_c.handled_at.is_(None), _c.outcome != "ignored", _c.received_at <= bindparam("before"))
+    .order_by(_c.received_at.desc())
+    .limit(bindparam("limit"))
+)
 _SETTLE = (
     update(deliveries)
     .where(*_KEY, _c.handled_at.is_(None))
@@ -97,6 +103,12 @@ def unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
 def about(tx: Connection, provider_job_ids: Sequence[str]) -> list[Delivery]:
     """Every delivery about these provider jobs, oldest first."""
     rows: Any = tx.execute(_ABOUT, {"provider_job_ids": list(provider_job_ids)}) if provider_job_ids else ()
+    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+def newest_unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
+    """As `unmatched`, newest first: of many that concern nobody, the old ones have been looked at."""
+    rows: Any = tx.execute(_NEWEST_UNMATCHED, {"before": before, "limit": limit})
     return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 

@@ -80,6 +80,32 @@ _RESUME = (
     )
     .returning(*COLUMNS)
 )
+_ADOPT = (
+    update(jobs)
+    .where(
+        _c.id == bindparam("job_id"),
+        _c.status == bindparam("from_status"),
+        _c.status.in_((_PENDING, _FAILED)),
+        _c.lock_token == bindparam("fence"),
+    )
+    .values(
+        status=_PROCESSING,
+        attempts=_c.attempts + 1,
+        lock_token=_c.lock_token + 1,
+        locked_until=bindparam("now"),
+        locked_by=bindparam("worker"),
+        claimed_at=bindparam("now"),
+        parked_at=bindparam("now"),
+        updated_at=bindparam("now"),
+        next_run_at=None,
+        turn=None,
+        hold_reason=None,
+        provider=bindparam("new_provider"),
+        model=bindparam("new_model"),
+        provider_job_id=bindparam("new_provider_job_id"),
+    )
+    .returning(*COLUMNS)
+)
 _RENEW = (
     update(jobs)
     .where(
@@ -226,6 +252,19 @@ def resume(tx: Connection, job_ids: Sequence[str], worker: str, now: datetime, l
     """Lease parked jobs whose poll is due to *worker*."""
     values = {"job_ids": list(job_ids), "worker": worker, "now": now, "lease_until": now + lease}
     return [job_from(row) for row in tx.execute(_RESUME, values)]
+
+
+def adopt(
+    tx: Connection, job: Job, worker: str, now: datetime, *, provider: str, model: str | None,
+    provider_job_id: str,
+) -> Job | None:  # fmt: skip
+    """A waiting or held job is claimed and parked at once, on work that its provider has already."""
+    values = _guard(job) | {
+        "worker": worker, "now": now, "new_provider": provider, "new_model": model,
+        "new_provider_job_id": provider_job_id,
+    }  # fmt: skip
+    row = tx.execute(_ADOPT, values).first()
+    return job_from(row) if row else None
 
 
 def renew(tx: Connection, leases: Sequence[tuple[str, int]], until: datetime) -> dict[str, datetime | None]:

@@ -4,6 +4,7 @@ Each change is one transaction with a guard on id, expected status and fence, to
 record, the event, the dead letter and the notifications it implies.
 """
 
+from aijobs.services.coordinator.adoption import Fate, Settled
 from aijobs.services.coordinator.coordinator import Coordinator
 from aijobs.services.coordinator.values import (
     Claim,
@@ -23,9 +24,11 @@ __all__ = [
     "Coordinator",
     "Ended",
     "Enqueued",
+    "Fate",
     "Finished",
     "Received",
     "Reception",
     "Renewal",
     "Rescue",
+    "Settled",
 ]

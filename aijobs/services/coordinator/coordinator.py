@@ -7,10 +7,11 @@ from typing import TypeVar
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
 from aijobs.core.lifecycle import Lost, Move
-from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Status
+from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
 from aijobs.core.retry import Policy
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.admission import Admitted, admit
+from aijobs.services.coordinator.adoption import Settled, settle
 from aijobs.services.coordinator.claiming import Claiming
 from aijobs.services.coordinator.finishing import Finishing
 from aijobs.services.coordinator.gates import Gates
@@ -141,6 +142,10 @@ class Coordinator:
     def receive(self, delivery: Delivery) -> Received:
         """Write a verified webhook delivery down and make its job's next look due, in one transaction."""
         return self._write(lambda tx: receive(tx, delivery, self.clock.now()))
+
+    def settle_delivery(self, delivery: Delivery, reply: Reply) -> Settled:
+        """Do what the provider's word on the work behind an unmatched delivery asks for: see `adoption`."""
+        return self._write(lambda tx: settle(tx, delivery, reply, self.clock.now()))
 
     # --- Repair ---
 

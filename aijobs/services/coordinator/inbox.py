@@ -6,6 +6,7 @@ deliveries out of order and deliveries long after the end cannot undo anything.
 
 from datetime import datetime
 
+from aijobs.core.model import Status
 from aijobs.core.totals import DELIVERIES, WEBHOOK_DELAY, Totals
 from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.values import Received, Reception
@@ -14,6 +15,9 @@ from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Tx
 
 _ABOUT_A_JOB = frozenset({Reception.ACCEPTED, Reception.UNMATCHED})
+
+COMPLETED = "response.completed"
+"""The event that says the work was done, and so was paid for."""
 
 
 def receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
@@ -35,18 +39,27 @@ def _receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
     if delivery.outcome == "ignored":
         return Received(reception=Reception.IGNORED)
     assert delivery.provider_job_id is not None
-    job_id = _job_of(tx, delivery.provider_job_id, now)
+    job_id = _job_of(tx, delivery, now)
     if job_id is None:
         return Received(reception=Reception.UNMATCHED)
-    deliveries.match(tx, delivery.provider_job_id, job_id, now)
     return Received(reception=Reception.ACCEPTED, job_id=job_id)
 
 
-def _job_of(tx: Tx, provider_job_id: str, now: datetime) -> str | None:
-    """The job of a provider's id; if it is parked its next look is due now."""
+def _job_of(tx: Tx, delivery: Delivery, now: datetime) -> str | None:
+    """The job of a delivery; if it is parked its next look is due now.
+
+    Work said to be complete, of a job that ended otherwise, leaves the delivery open: somebody looks at what
+    it cost (`services/orphans.py`).
+    """
+    provider_job_id = delivery.provider_job_id
+    assert provider_job_id is not None
     hastened = moves.hasten(tx, provider_job_id, now)
     if hastened:
         wake.notify(tx)
-        return hastened[0]
     known = moves.by_provider_job(tx, provider_job_id)
-    return known[0].id if known else None
+    if not known:
+        return None
+    late = delivery.event_type == COMPLETED and known[0].status in (Status.CANCELLED, Status.DEAD_LETTER)
+    if not late:
+        deliveries.match(tx, provider_job_id, known[0].id, now)
+    return known[0].id

@@ -24,6 +24,7 @@ from aijobs.services.worker.calls import Calls
 from aijobs.services.worker.draining import Draining
 from aijobs.services.worker.effects import Ledger
 from aijobs.services.worker.errands import Errand, Errands
+from aijobs.services.worker.finder import Finder
 from aijobs.services.worker.gate import StoreGate
 from aijobs.services.worker.lane import Lane
 from aijobs.services.worker.leases import Key, LeaseKeeper
@@ -72,6 +73,7 @@ class Crew:
         self._providers = providers
         self._loop = asyncio.get_running_loop()
         self.closing = self.left = self._unwatched = False
+        self._finding: asyncio.Task[None] | None = None
         self.died: asyncio.Future[None] = self._loop.create_future()
         self._lane = Lane("aijobs-store")
         self._wake_lane = Lane("aijobs-wake")
@@ -94,6 +96,7 @@ class Crew:
             calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
             may_call=permit.may_call,
         )  # fmt: skip
+        self._finder = Finder(coordinator, providers, lane=self._lane, log=log)
         self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
         types = _types(settings, options)
         draining = Draining(settings, types)
@@ -113,6 +116,8 @@ class Crew:
         self._wake = await self._wake_lane.run(lambda: Wake(self._store))
         self.keeper.start()
         self._messenger.start()
+        self._finding = self._loop.create_task(self._finder.run(), name="finder")
+        self._finding.add_done_callback(self._finder_ended)
         self._log.emit(
             LogEvent.WORKER_STARTED, worker=self._name, concurrency=self._options.concurrency,
             types=self._options.types, store=self._store.location, pid=os.getpid(), version=__version__,
@@ -178,6 +183,8 @@ class Crew:
     async def leave(self, report: WorkerReport) -> None:
         """End the side tasks, sign off, and close what was opened. Never raises: the work is done."""
         self.stop_watching()
+        if self._finding is not None:
+            self._finding.cancel()
         self.keeper.stop(timeout=_LEAVE_SECONDS)
         self._messenger.stop(timeout=_LEAVE_SECONDS)
         self._lane.submit(lambda: self._note_state("stopped"))
@@ -243,6 +250,10 @@ class Crew:
         if not self.shift.unsaved:  # a disk that takes a renewal may yet be too full for a result
             self.gate.back()
         self.shift.try_again()
+
+    def _finder_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._note_death(fault)
 
     def _soon(self, call: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over

@@ -1,0 +1,80 @@
+"""Looks after deliveries without a job, beside the work of a worker or once for a sweep."""
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import Protocol
+
+from aijobs.core.errors import AijobsError, StoreError
+from aijobs.core.log_events import Log, LogEvent
+from aijobs.providers.contract import Adapter
+from aijobs.services.coordinator import Coordinator, Fate, Rescue, Settled
+from aijobs.services.orphans import LIMIT, Orphans
+from aijobs.services.worker.lane import Lane
+from aijobs.store.deliveries import Delivery
+
+EVERY_SECONDS = 5.0
+"""Between two looks."""
+
+
+class Source(Protocol):
+    """Where adapters come from."""
+
+    def get(self, name: str) -> Adapter:
+        """The adapter of the provider *name*. Raises NotFound, UsageError."""
+        ...
+
+    async def close(self) -> None:
+        """Close all of them."""
+        ...
+
+
+class Finder:
+    """Belongs to an event loop. The store is reached over the lane."""
+
+    def __init__(self, coordinator: Coordinator, providers: Source, *, lane: Lane, log: Log) -> None:
+        self._orphans = Orphans(coordinator, log=log)
+        self._providers = providers
+        self._lane = lane
+        self._log = log
+
+    async def run(self) -> None:
+        """Look again and again until cancelled; a store that is away is waited for."""
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            with contextlib.suppress(StoreError):
+                await self.look()
+                expired = await self._lane.run(self._orphans.expire)
+                if expired.repaired:
+                    self._log.emit(LogEvent.DELIVERIES_EXPIRED, count=expired.repaired, ids=expired.ids)
+
+    async def look(self, limit: int = LIMIT) -> list[tuple[Delivery, Settled]]:
+        """Ask after everything that is due; what became of each. Raises StoreError."""
+        due = await self._lane.run(partial(self._orphans.due, limit))
+        done = []
+        for delivery in due:
+            try:
+                adapter = self._providers.get(delivery.provider)
+            except AijobsError:
+                self._orphans.postpone(delivery)
+                continue
+            reply = await self._orphans.look(delivery, adapter)
+            settled = await self._lane.run(partial(self._orphans.settle, delivery, reply))
+            done.append((delivery, settled))
+        return done
+
+
+def look_once(coordinator: Coordinator, providers: Source, *, limit: int, log: Log) -> Rescue:
+    """One pass, in this thread; the ids are those of the jobs. Raises StoreError."""
+    return asyncio.run(_look_once(coordinator, providers, limit=limit, log=log))
+
+
+async def _look_once(coordinator: Coordinator, providers: Source, *, limit: int, log: Log) -> Rescue:
+    lane = Lane("aijobs-store")
+    try:
+        done = await Finder(coordinator, providers, lane=lane, log=log).look(limit)
+    finally:
+        await providers.close()
+        lane.close(timeout=1.0)
+    repaired = [s.job_id or "" for _, s in done if s.fate in (Fate.ADOPTED, Fate.LATE)]
+    return Rescue(found=len(done), repaired=len(repaired), ids=tuple(repaired))
