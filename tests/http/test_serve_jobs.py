@@ -352,6 +352,7 @@ def test_what_has_no_secret_is_not_there(store: Store) -> None:
             assert served.http.request(method, path).status_code == 404
         assert set(served.http.get("/openapi.json").json()["paths"]) == {
             "/healthz",
+            "/metrics",
             "/readyz",
             "/webhooks/{provider}",
         }
@@ -378,6 +379,14 @@ def test_health_needs_no_store_and_readiness_does(served: Served, monkeypatch: p
     assert served.http.get("/readyz").status_code == 503
     assert served.http.get("/healthz").json() == {"status": "ok"}
     assert served.http.get("/jobs/x").headers["retry-after"]
+
+
+def test_prometheus_reads_the_metrics(served: Served) -> None:
+    answer = served.http.get("/metrics")
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert "# TYPE aijobs_" in answer.text
 
 
 def test_a_defect_is_500_without_its_text_and_the_log_says_where(

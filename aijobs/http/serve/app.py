@@ -37,6 +37,7 @@ def _routes(serving: Serving) -> list[Route]:
     routes = [
         _route(serving, "/healthz", house_routes.health),
         _route(serving, "/readyz", house_routes.ready),
+        _route(serving, "/metrics", house_routes.metrics),
         Route("/openapi.json", _openapi(serving)),
     ]
     if serving.takes_webhooks:

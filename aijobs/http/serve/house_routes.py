@@ -1,10 +1,11 @@
-"""`/tick` for cron services, `/healthz` and `/readyz` for whoever runs the server."""
+"""`/tick` for cron services; `/metrics`, `/healthz` and `/readyz` for whoever runs the server."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from aijobs.http.serve.answers import Refused, document
 from aijobs.http.serve.serving import Serving
+from aijobs.services.metrics import CONTENT_TYPE
 from aijobs.services.scheduler import Scheduler
 from aijobs.store import jobs
 
@@ -19,6 +20,13 @@ async def tick(request: Request, serving: Serving) -> Response:
     scheduler = Scheduler(serving.store, serving.settings, coordinator=lambda: serving.coordinator)
     report = await serving.threads.run(scheduler.tick)
     return document(report.document(), 500 if report.failed else 200)
+
+
+async def metrics(request: Request, serving: Serving) -> Response:  # noqa: ARG001
+    """What Prometheus reads. One at a time: a flood of scrapes must not become a flood of queries."""
+    async with serving.scraping:
+        text = await serving.threads.run(serving.metrics.text)
+    return Response(text, media_type=CONTENT_TYPE)
 
 
 async def health(request: Request, serving: Serving) -> Response:  # noqa: ARG001

@@ -38,6 +38,11 @@ def describe(serving: Serving, *, root_path: str) -> Part:
                 "ready", "The store answers.", {"200": _json(_STATE_OF_HOUSE)}, failures=("503",)
             )
         },
+        "/metrics": {
+            "get": _operation(
+                "metrics", "What Prometheus reads.", {"200": _TEXT_OF_METRICS}, failures=("503",)
+            )
+        },
     }
     if serving.takes_webhooks:
         paths["/webhooks/{provider}"] = {"post": _webhook()}
@@ -191,6 +196,10 @@ _STATE_OF_HOUSE: Part = {
     "type": "object",
     "required": ["status"],
     "properties": {"status": {"type": "string"}},
+}
+_TEXT_OF_METRICS: Part = {
+    "description": "the text format of Prometheus",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
 }
 _DURATION: Part = {"type": "string", "description": "such as 90s, 5m, 1h30m", "examples": ["5m"]}
 _INSTANT: Part = {"type": "string", "description": "ISO 8601", "examples": ["2030-01-01T00:00:00Z"]}

@@ -10,6 +10,7 @@ from aijobs.core.log_events import Log
 from aijobs.core.settings import Settings
 from aijobs.http.serve.threads import Threads
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.metrics import Metrics
 from aijobs.services.webhooks import Webhooks
 from aijobs.store.engine import Store
 
@@ -60,6 +61,8 @@ class Serving:
         self.coordinator = Coordinator(store, settings, chance=chance, clock=clock)
         self.webhooks = Webhooks(self.coordinator, settings)
         self.threads = Threads(self.bounds.threads, patience=self.bounds.store)
+        self.metrics = Metrics(store, settings)
+        self.scraping = asyncio.Lock()
         self.stopping = asyncio.Event()
         self.streams = 0
 
