@@ -1,6 +1,7 @@
 """A worker at its ordinary work: claiming, calling, saving, and when it ends."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -256,6 +257,31 @@ def test_an_idle_worker_wakes_for_a_new_job_long_before_its_next_look(store: Sto
         eventually(lambda: idle(one))
         ids = enqueue(store, chance)
         eventually(lambda: statuses(store, ids) == {Status.SUCCEEDED})
+
+
+def test_a_wake_up_that_comes_during_an_empty_claim_is_not_lost(store: Store, chance: Chance) -> None:
+    ids: list[str] = []
+    heard = threading.Event()
+
+    class Late(Coordinator):
+        """A job is committed, and announced, right after the claim has looked and before it comes back."""
+
+        def claim(self, request: ClaimRequest) -> list[Claim]:
+            found = super().claim(request)
+            if not ids:
+                look = one.crew.shift.look
+                one.crew.shift.look = lambda: (look(), heard.set())  # type: ignore[method-assign]
+                ids.extend(enqueue(store, chance))
+                eventually(heard.is_set)
+            return found
+
+    hour = timedelta(hours=1)
+    coordinator = Late(store, settings_of(), chance=chance)
+    one = make_worker(store, coordinator=coordinator, poll=hour, repair_every=hour)
+    one.thread.start()
+    eventually(lambda: ids and statuses(store, ids) == {Status.SUCCEEDED})
+    one.worker.stop()
+    one.ended()
 
 
 def test_an_idle_worker_is_there_when_a_delayed_job_becomes_due(database_url: str, chance: Chance) -> None:

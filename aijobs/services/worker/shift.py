@@ -154,6 +154,8 @@ class Shift:
         cancels = self._cancels_due and bool(self._running) and now >= self._next_cancel_look
         if not (self._ended or claim or repair or cancels):
             return None
+        if claim is not None and claim.slots > 0:
+            self._hungry = False  # whoever wakes us from here on has seen something this claim may not see
         if repair:
             self._next_repair = now + self._options.repair_every.total_seconds()
         if cancels:
@@ -170,7 +172,9 @@ class Shift:
             return None
         slots, polls = self._room()
         due = now >= self._next_look
-        if not ((slots > 0 and (self._hungry or due)) or (polls > 0 and due)):
+        # With ends to write we cross over anyway; a limit may have let go, or a retry be due at once.
+        wanted = due or self._hungry or bool(self._ended)
+        if not ((slots > 0 and wanted) or (polls > 0 and due)):
             return None
         return ClaimRequest(
             worker=self._worker, slots=slots, resume_slots=polls, lease=self._options.lease, types=self._types
@@ -215,7 +219,9 @@ class Shift:
         self._tell_repairs(answer)
         for key in answer.cancels:
             self.interrupt(key, Stop.CANCELLED, "a person asked to cancel it")
-        if errand.claim is not None and answer.fault is None:
+        if errand.claim is None:
+            self._hungry |= bool(answer.finished)
+        elif answer.fault is None:
             self._plan_next_look(errand.claim, answer, now)
         if answer.until is not None and answer.claims:
             self._keeper.hold([(claim.job.id, claim.job.lock_token) for claim in answer.claims], answer.until)
@@ -239,7 +245,6 @@ class Shift:
                 self._cancel_orphan(ended, ended.end.provider_job_id)
         if finished:
             self._keeper.drop((ended.job.id, ended.job.lock_token) for ended in ends[: len(finished)])
-            self._hungry = True  # a limit may have let go, a retry may be due at once
         unsaved = ends[len(finished) :]
         self._retried = bool(unsaved)
         self._ended[:0] = unsaved
@@ -247,8 +252,7 @@ class Shift:
     def _plan_next_look(self, asked: ClaimRequest, answer: Answer, now: float) -> None:
         resumed = sum(claim.resume for claim in answer.claims)
         started = len(answer.claims) - resumed
-        full = 0 < asked.slots <= started or 0 < (asked.resume_slots or 0) <= resumed
-        self._hungry = full
+        self._hungry |= 0 < asked.slots <= started or 0 < (asked.resume_slots or 0) <= resumed
         pause = self._options.poll
         if answer.next_due is not None:
             pause = min(pause, max(answer.next_due - self._clock.now(), timedelta(0)))
