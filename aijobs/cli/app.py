@@ -188,10 +188,26 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.metrics_command:metrics",
         section=SEEING,
     ),
+    "alerts": Entry(
+        help="Evaluate the alert rules on the store, and tell who is to be told.",
+        target="aijobs.cli.alerts_commands:alerts",
+        section=SEEING,
+        commands={
+            "rules": Entry(
+                help="Print them as a rules file for Prometheus.",
+                target="aijobs.cli.alerts_commands:alerts_rules",
+            ),
+        },
+    ),
     "serve": Entry(
         help="Take webhooks, jobs and cron triggers over HTTP, and tell how jobs are.",
         target="aijobs.cli.serve_command:serve",
         section=SERVING,
+    ),
+    "result": Entry(
+        help="Print the last result of a type for a user, and its age.",
+        target="aijobs.cli.result_command:result",
+        section=CONTROL,
     ),
     "webhook": Entry(
         help="Take webhook deliveries that another web server received.",

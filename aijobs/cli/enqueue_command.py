@@ -2,7 +2,7 @@
 
 import sys
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,10 +11,14 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.inputs import read_input
 from aijobs.cli.options import Actor
+from aijobs.core.durations import format_duration
 from aijobs.core.errors import UsageError
 from aijobs.core.model import Job, Status
 from aijobs.services.shapes import enqueued_shape
 from aijobs.services.submission import Request, new_job, poll_after
+
+if TYPE_CHECKING:
+    from aijobs.services.last_results import LastResult
 
 
 @notes(
@@ -81,6 +85,9 @@ def enqueue(
     job that exists already. Keys are trimmed, compared by case and in Unicode NFC, and at most 255 characters
     long.
 
+    While stale results are switched on for the type, the JSON answer also carries the user's last result as
+    `stale_result`, with its age; `result` is never an old one.
+
     A line of --jsonl has the names type, input, key, user, priority, delay, at, deadline, max_attempts and
     request_id. What it leaves out is taken from the options. All lines are taken or none, unless
     --keep-going.
@@ -129,8 +136,18 @@ def _enqueue_one(
             from aijobs.store.jobs import result_of
 
             result = result_of(tx, job.id)
-    _print(context, job, duplicate=answer.duplicate, result=result, waited=wait)
+    stale = _stand_in(context, job)
+    _print(context, job, duplicate=answer.duplicate, result=result, waited=wait, stale=stale)
     return 0 if not wait or job.status is Status.SUCCEEDED else 1
+
+
+def _stand_in(context: Context, job: Job) -> "LastResult | None":
+    """An earlier result, while stale results are switched on for the type."""
+    if not context.settings.type(job.type).stale_results.allowed:
+        return None
+    from aijobs.services.last_results import LastResults
+
+    return LastResults(context.store, context.settings).stand_in(job)
 
 
 def _wait(context: Context, job: Job, timeout: timedelta | None) -> Job:
@@ -143,13 +160,19 @@ def _wait(context: Context, job: Job, timeout: timedelta | None) -> Job:
         return find(context.store, job.id)
 
 
-def _print(context: Context, job: Job, *, duplicate: bool, result: str | None, waited: bool) -> None:
+def _print(
+    context: Context, job: Job, *, duplicate: bool, result: str | None, waited: bool,
+    stale: "LastResult | None",
+) -> None:  # fmt: skip
     printer = context.printer
     after = poll_after(job, context.settings, now=context.clock.now())
     printer.emit(
-        enqueued_shape(job, duplicate=duplicate, poll_after=after, result=result),
+        enqueued_shape(job, duplicate=duplicate, poll_after=after, result=result, stale=stale),
         lambda: printer.line(job.id),
     )
+    if stale is not None and not printer.json:
+        old = format_duration(timedelta(seconds=round(stale.age.total_seconds())))
+        printer.warn(f"stale results are on: job {stale.job_id} has one, {old} old; see aijobs result")
     if duplicate:
         printer.say(
             f"the key was known: this is job {job.id} ({job.status}), created {job.created_at:%F %T}Z"

@@ -3,9 +3,12 @@
 import json
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aijobs.core.model import Job
+
+if TYPE_CHECKING:
+    from aijobs.services.last_results import LastResult
 
 JOB_FIELDS = (
     "id", "type", "user", "key", "status", "priority", "attempts", "max_attempts", "round", "next_run_at",
@@ -23,9 +26,13 @@ def job_shape(job: Job) -> dict[str, Any]:
 
 
 def enqueued_shape(
-    job: Job, *, duplicate: bool, poll_after: timedelta | None, result: str | None
-) -> dict[str, Any]:
-    """What `enqueue` answers; *result* is JSON text and is shown as the value it is."""
+    job: Job, *, duplicate: bool, poll_after: timedelta | None, result: str | None,
+    stale: "LastResult | None" = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What `enqueue` answers; *result* is JSON text and is shown as the value it is.
+
+    *stale* is an earlier result that may stand in meanwhile; it has a name of its own, with its age.
+    """
     return {
         "id": job.id,
         "status": job.status,
@@ -36,6 +43,18 @@ def enqueued_shape(
         "poll_after_seconds": None if poll_after is None else round(poll_after.total_seconds(), 3),
         "result": None if result is None else json.loads(result),
         "key_expires_at": job.key_expires_at,
+        "stale_result": None if stale is None else last_result_shape(stale),
+    }
+
+
+def last_result_shape(found: "LastResult") -> dict[str, Any]:
+    """An earlier result, marked with its age."""
+    return {
+        "job_id": found.job_id,
+        "finished_at": found.finished_at,
+        "age_seconds": round(found.age.total_seconds(), 3),
+        "stale": found.stale,
+        "result": json.loads(found.result),
     }
 
 

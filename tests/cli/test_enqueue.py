@@ -50,6 +50,7 @@ def test_the_json_answer_has_the_promised_names(run_cli: CommandLine, store: Sto
         "poll_after_seconds": 1.0,
         "result": None,
         "key_expires_at": "2026-01-31T00:00:00Z",
+        "stale_result": None,
     }
 
 

@@ -102,6 +102,7 @@ partial_index(
     "ix_jobs_live_schedule", _j.schedule, where=text("schedule IS NOT NULL AND finished_at IS NULL")
 )
 partial_index("ix_jobs_finished", _j.status, _j.finished_at, where=text("finished_at IS NOT NULL"))
+partial_index("ix_jobs_last_success", _j.user, _j.type, _j.finished_at, where=text("status = 'succeeded'"))
 Index("ix_jobs_status", _j.status, _j.id)
 Index("ix_jobs_user", _j.user, _j.type, _j.id)
 

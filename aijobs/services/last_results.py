@@ -1,0 +1,94 @@
+"""The last result of a user and type, marked with its age: asked for, or standing in while that is on.
+
+A result is *stale* when a newer job of the same user and type was accepted after it. A stale one is given
+only where the type's configuration allows it, never older than it says, and never without its age.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from aijobs.core.durations import format_duration
+from aijobs.core.errors import Conflict, NotFound
+from aijobs.core.model import Job
+from aijobs.core.settings import Settings
+from aijobs.core.switches import SwitchKind, types_of
+from aijobs.store import last_results, switches
+from aijobs.store.engine import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastResult:
+    """A result of an earlier job; *result* is JSON text."""
+
+    job_id: str
+    result: str
+    finished_at: datetime
+    age: timedelta
+    stale: bool
+
+
+class LastResults:
+    """Looks for last results in one store, by one configuration."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+
+    def find(self, type_name: str, user: str, *, stale_ok: bool) -> LastResult:
+        """The last result. With *stale_ok* also one that newer jobs were accepted after.
+
+        Raises NotFound (no such type, no result, or only one too old) and Conflict (stale, and the type does
+        not allow it).
+        """
+        rules = self.settings.type(type_name).stale_results
+        if stale_ok and not rules.allowed:
+            raise Conflict(
+                f"stale results are not allowed for type {type_name}",
+                hint=f"set types.{type_name}.stale_results.allowed in the configuration",
+            )
+        found = self._look(type_name, user)
+        whose = f"of type {type_name} for {user or 'nobody in particular'}"
+        if found is None:
+            raise NotFound(
+                f"no result {whose}", hint="nothing has succeeded yet, or retention has dropped it"
+            )
+        if not found.stale:
+            return found
+        if not stale_ok:
+            hint = "--stale-ok takes it" if rules.allowed else "its type does not allow stale results"
+            raise NotFound(
+                f"no current result {whose}: a newer job was accepted after the last one", hint=hint
+            )
+        if found.age > rules.max_age:
+            raise NotFound(
+                f"the last result {whose} is {_words(found.age)} old; "
+                f"{format_duration(rules.max_age)} is allowed"
+            )
+        return found
+
+    def stand_in(self, job: Job) -> LastResult | None:
+        """What may stand in for the result that *job* does not have yet, while the type's switch is on."""
+        kind = self.settings.types.get(job.type)
+        if kind is None or not kind.stale_results.allowed or job.status.final:
+            return None
+        with self.store.read() as tx:
+            now = self.store.clock.now()
+            on = types_of(switches.in_force(tx, now), SwitchKind.STALE_RESULTS, now)
+        found = self._look(job.type, job.user) if job.type in on else None
+        return found if found is not None and found.age <= kind.stale_results.max_age else None
+
+    def _look(self, type_name: str, user: str) -> LastResult | None:
+        with self.store.read() as tx:
+            found = last_results.last_success(tx, type_name, user)
+            newest = last_results.newest(tx, type_name, user)
+        if found is None:
+            return None
+        age = max(self.store.clock.now() - found.finished_at, timedelta(0))
+        return LastResult(
+            job_id=found.job_id, result=found.result, finished_at=found.finished_at, age=age,
+            stale=newest != found.job_id,
+        )  # fmt: skip
+
+
+def _words(age: timedelta) -> str:
+    return format_duration(timedelta(seconds=round(age.total_seconds())))
