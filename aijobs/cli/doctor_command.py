@@ -24,13 +24,16 @@ def doctor(ctx: typer.Context) -> int:
     context = context_of(ctx)
     findings = examine(lambda: context.settings, lambda: context.store)
     well = all(finding.ok for finding in findings)
-    rows = [
-        ("ok" if one.ok else "WRONG", one.check, one.evidence, None if one.ok and not one.hint else one.hint)
-        for one in findings
-    ]
     document = {
         "checks": [asdict(one) | {"hint": None if one.ok else one.hint} for one in findings],
         "ok": well,
     }
-    context.printer.emit(document, lambda: context.printer.table(("", "CHECK", "EVIDENCE", "TO DO"), rows))
+
+    def plain() -> None:
+        for one in findings:
+            context.printer.line(f"{'ok' if one.ok else 'WRONG':<6} {one.check}: {one.evidence}")
+            if one.hint and not one.ok:
+                context.printer.line(f"{'':<6} to do: {one.hint}")
+
+    context.printer.emit(document, plain)
     return 0 if well else 1

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TextIO
 
 from aijobs.cli.plain import aligned, blocks, cell, clean, clean_lines, to_json, width
-from aijobs.cli.progress import Lines, Progress, Silent, bar
+from aijobs.cli.progress import Bar, Lines, Progress, Silent, bar
 from aijobs.core.clock import Clock
 from aijobs.core.errors import AijobsError, ConfigError, UsageError
 
@@ -46,6 +46,7 @@ class Printer:
         self._out = stdout or sys.stdout
         self._err = stderr or sys.stderr
         self._environ = environ
+        self._bar: Bar | None = None
 
     # --- Data -------------------------------------------------------------------------------------
 
@@ -154,9 +155,13 @@ class Printer:
         """Report the steps of long work, whose number is *total* when known."""
         if self.verbosity is Verbosity.QUIET:
             yield Silent()
-        elif self._is_terminal(self._err):
+        elif self._is_terminal(self._err) and not (self.json and self._is_terminal(self._out)):
             with bar(what, total=total, stream=self._err) as drawn:
-                yield drawn
+                self._bar = drawn
+                try:
+                    yield drawn
+                finally:
+                    self._bar = None
         else:
             yield Lines(what, total=total, stream=self._err, clock=self._clock)
 
@@ -183,6 +188,9 @@ class Printer:
 
     def _talk(self, text: str) -> None:
         self._out.flush()
+        if self._bar is not None:
+            self._bar.say(clean(text))
+            return
         self._err.write(clean(text) + "\n")
         self._err.flush()
 

@@ -20,6 +20,18 @@ class Progress(Protocol):
         ...
 
 
+class Bar(Protocol):
+    """A progress that is drawn; what is said meanwhile must be said above it."""
+
+    def advance(self, count: int = 1) -> None:
+        """*count* more are done."""
+        ...
+
+    def say(self, line: str) -> None:
+        """One line above the bar."""
+        ...
+
+
 class Silent:
     """Says nothing."""
 
@@ -52,7 +64,7 @@ class Lines:
 
 
 @contextmanager
-def bar(what: str, *, total: int | None, stream: TextIO) -> Iterator[Progress]:
+def bar(what: str, *, total: int | None, stream: TextIO) -> Iterator[Bar]:
     """A bar with rate and time left, drawn by rich, gone when the work is done."""
     from rich.console import Console
     from rich.progress import (
@@ -73,15 +85,19 @@ def bar(what: str, *, total: int | None, stream: TextIO) -> Iterator[Progress]:
             speed = task.finished_speed or task.speed
             return Text("-/s" if speed is None else f"{speed:,.1f}/s")
 
-    class Bar:
-        """Hands steps on to rich."""
+    class Drawn:
+        """Hands steps and lines on to rich."""
 
         def advance(self, count: int = 1) -> None:
             """Move the bar."""
             progress.advance(task, count)
 
+        def say(self, line: str) -> None:
+            """Print above the bar, as it is."""
+            progress.console.print(Text(line), soft_wrap=True)
+
     console = Console(file=stream, markup=False, highlight=False, emoji=False)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), Rate())
     with RichProgress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task(what, total=total)
-        yield Bar()
+        yield Drawn()

@@ -79,7 +79,7 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
     warnings = list(config_warnings(settings))
     if warnings:
         text = "; ".join(str(warning) for warning in warnings)
-        yield Finding(check="configuration warnings", ok=True, evidence=text, hint="see aijobs config check")
+        yield Finding(check="configuration warnings", ok=True, evidence=text)
 
 
 def _credentials(patient: Patient) -> Iterator[Finding]:

@@ -266,6 +266,27 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away(monkeypatch: pytest.Monk
     assert screen.out == ""
 
 
+def test_what_is_said_beside_a_bar_stands_on_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True, monkeypatch=monkeypatch)
+
+    with screen.printer.progress("enqueue", total=10) as progress:
+        screen.printer.say("created [red]the store[/red]")
+        progress.advance(10)
+    screen.printer.say("afterwards")
+
+    assert "\x1b[2Kcreated [red]the store[/red]\n" in screen.err
+    assert screen.err.endswith("afterwards\n")
+
+
+def test_json_on_a_terminal_has_no_bar_to_be_mixed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(terminal=True, json=True, monkeypatch=monkeypatch)
+
+    with screen.printer.progress("enqueue", total=10) as progress:
+        progress.advance(10)
+
+    assert screen.err == ""
+
+
 def test_quiet_has_no_progress() -> None:
     screen = Screen(verbosity=Verbosity.QUIET)
 
