@@ -35,6 +35,7 @@ class LogEvent(StrEnum):
     JOB_DEAD_LETTER = "job_dead_letter"
     JOB_CANCELLED = "job_cancelled"
     JOB_HANDED_BACK = "job_handed_back"
+    SHADOW_LEFT_OUT = "shadow_left_out"
     LEASE_LOST = "lease_lost"
     LEASES_RESCUED = "leases_rescued"
     JOBS_EXPIRED = "jobs_expired"
@@ -45,6 +46,7 @@ class LogEvent(StrEnum):
     JOB_ENDED = "job_ended"
     NOTIFIED = "notified"
     NOTIFICATION_FAILED = "notification_failed"
+    ALERT = "alert"
     STORE_LOST = "store_lost"
     STORE_BACK = "store_back"
     SERVER_STARTED = "server_started"
@@ -80,6 +82,7 @@ LEVELS = MappingProxyType(
         _E.SIDE_TASK_DIED: Level.ERROR,
         _E.NOTIFIED: Level.DETAIL,
         _E.NOTIFICATION_FAILED: Level.WARNING,
+        _E.ALERT: Level.ERROR,
         _E.STORE_LOST: Level.ERROR,
         _E.STORE_BACK: Level.WARNING,
         _E.REQUEST_FAILED: Level.ERROR,

@@ -77,6 +77,25 @@ def message(
     ).encode()  # fmt: skip
 
 
+def alert_message(
+    *, rule: str, severity: str, value: float | None, threshold: float, samples: int, evidence: str,
+    since: datetime | None, now: datetime,
+) -> bytes:  # fmt: skip
+    """The body that tells of an alert: the rule and what was measured."""
+    return json.dumps(
+        {
+            "type": "alert.firing",
+            "timestamp": _instant(now),
+            "data": {
+                "rule": rule, "severity": severity, "value": value, "threshold": threshold,
+                "samples": samples, "evidence": evidence, "since": _instant(since),
+            },
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode()  # fmt: skip
+
+
 def private_address(addresses: Iterable[str]) -> str | None:
     """The first of *addresses* that is not a public one, or None.
 

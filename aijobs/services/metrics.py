@@ -14,6 +14,7 @@ from pathlib import Path
 from aijobs import __version__
 from aijobs.core import exposition
 from aijobs.core import totals as names
+from aijobs.core.alerts import stuck_for
 from aijobs.core.exposition import Family, counter, gauge, histogram
 from aijobs.core.model import FINAL, ErrorClass
 from aijobs.core.overview import OTHER, Load, Overview, age, together
@@ -28,7 +29,6 @@ from aijobs.store.engine import Store
 CONTENT_TYPE = exposition.CONTENT_TYPE
 
 _HOUR = timedelta(hours=1)
-_NO_TIME = timedelta(0)
 _BREAKERS = ("closed", "open", "half_open", "ramp")
 _STATUSES = ("ready", "delayed", "retrying", "held", "running", "parked")
 
@@ -184,7 +184,7 @@ def _of_types(seen: Overview, loads: Mapping[str, list[Load]], settings: Setting
     yield gauge(
         "aijobs_task_stuck_duration_seconds",
         "How long the oldest job has been processing, by type; one in the background: beyond its max_run.",
-        [({"type": name}, _seconds(stuck(seen, name, load, settings))) for name, load in merged.items()],
+        [({"type": name}, _seconds(stuck_for(seen, name, load, settings))) for name, load in merged.items()],
     )
     yield gauge(
         "aijobs_leases_expired",
@@ -197,14 +197,6 @@ def _of_types(seen: Overview, loads: Mapping[str, list[Load]], settings: Setting
         "1 while a type is paused.",
         [({"type": name}, bool(pauses.everything or name in pauses.types)) for name in merged],
     )
-
-
-def stuck(seen: Overview, name: str, load: Load, settings: Settings) -> timedelta:
-    """How long the oldest job of a type has been processing; what a provider does alone, beyond its bound."""
-    kind = settings.types.get(name)
-    bound = kind.background_options.max_run if kind else _NO_TIME
-    parked = (age(seen.now, load.oldest_parked_at) or _NO_TIME) - bound
-    return max(age(seen.now, load.oldest_running_at) or _NO_TIME, parked, _NO_TIME)
 
 
 def _of_providers(seen: Overview) -> Iterator[Family]:

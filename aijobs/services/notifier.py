@@ -4,6 +4,7 @@ Targets are served side by side and each only a few at a time, so a dead one hol
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -86,6 +87,20 @@ class Notifier:
             again=states.count("pending"),
             given_up=states.count("failed") + states.count("gone"),
         )
+
+    def tell(self, name: str, message_id: str, body: bytes) -> Told:
+        """Deliver one message that is about no job to the target *name*, now and once. Raises NotFound."""
+        target = self.settings.target(name)
+        match target.kind:
+            case "webhook":
+                return self._post(target, message_id, body)
+            case "command":
+                return _run(target, body)
+            case "log":
+                data = json.loads(body)["data"]
+                said = {field: data.get(field) for field in ("severity", "rule", "evidence")}
+                self.log.emit(LogEvent.ALERT, notification=message_id, target=name, **said)
+                return Told(delivered=True)
 
     def _take(self, name: str, target: NotifySettings) -> list[Note]:
         lease = target.timeout * _AT_ONCE + _MARGIN

@@ -10,6 +10,7 @@ from aijobs.store.tables.aftermath import (
 )
 from aijobs.store.tables.columns import Counter, Instant, IsoText, metadata, to_text
 from aijobs.store.tables.operation import (
+    alerts,
     minutes,
     provider_calls,
     provider_trials,
@@ -27,6 +28,7 @@ __all__ = [
     "Counter",
     "Instant",
     "IsoText",
+    "alerts",
     "dead_letters",
     "deliveries",
     "effects",

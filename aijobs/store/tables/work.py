@@ -167,6 +167,22 @@ executions = Table(
     CheckConstraint("(outcome = 'succeeded') <= (error_class IS NULL)", name="error_class"),
 )
 
+shadows = Table(  # beside the execution of a shadow call: how its answer compared, and never the answer
+    "shadows",
+    metadata,
+    Column("job_id", Text, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("fence", Counter, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("length", Integer),
+    Column("real_length", Integer, nullable=False),
+    Column("compared", Integer, nullable=False),
+    Column("agreed", Integer, nullable=False),
+    PrimaryKeyConstraint("job_id", "fence"),
+    CheckConstraint("agreed >= 0 AND agreed <= compared", name="agreed"),
+)
+Index("ix_shadows_type", shadows.c.type, shadows.c.at)
+
 events = Table(
     "events",
     metadata,

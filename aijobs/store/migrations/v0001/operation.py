@@ -85,6 +85,14 @@ switches = Table(
     CheckConstraint(one_of("kind", "pause", "stale-results", "fallback"), name="kind"),
 )
 
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("rule", Text, primary_key=True),
+    Column("since", Instant),  # null: it does not fire
+    Column("told_at", Instant),
+)
+
 workers = Table(
     "workers",
     metadata,
