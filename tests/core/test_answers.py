@@ -174,6 +174,8 @@ MALFORMED = [
     *[(CHAT, gemini(reason), reason) for reason in ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER", "NEW")],
     (RESPONSES, response(), "empty_output"),
     (RESPONSES, response("completed", said("")), "empty_output"),
+    (RESPONSES, response("completed", {"type": "summary_text", "text": "x"}), "empty_output"),
+    (RESPONSES, response("completed", {"type": "output_text", "text": None}), "empty_output"),
     (RESPONSES, {**response(), "output": None}, "empty_output"),
     (RESPONSES, {**response(), "output": [{"type": "reasoning"}]}, "empty_output"),
     (RESPONSES, {**response(), "output": [None, {"type": "message", "content": None}]}, "empty_output"),
@@ -350,6 +352,7 @@ def test_a_refusal_says_what_it_is_about():
 
     assert isinstance(given, Failure)
     assert given.message == "the model refuses: bio"
+    assert read(MESSAGES, message("refusal")).message == "the model refuses: no category given"
 
 
 def test_a_malformed_answer_keeps_a_bounded_copy_without_the_input():

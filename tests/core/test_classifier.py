@@ -285,6 +285,7 @@ def test_the_codes_that_ask_for_less_load_are_the_ones_given():
 def test_an_error_in_a_stream_nobody_asked_for_is_found():
     events = (
         b'event: message_start\ndata: {"type":"message_start"}\n\n'
+        b'data: {"type":"response.created","response":{"error":null}}\n\ndata: {"error"\n\n'
         b'event: content_block_delta\ndata: {"delta":{"text":"the \\"error\\" is"}}\n\n'
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
     )
@@ -354,6 +355,39 @@ def test_no_key_is_in_a_fault():
     )
 
     assert "very-own" not in classify_fault(fault, context()).message
+
+
+def test_a_page_that_moved_is_not_followed_and_says_so():
+    for status in (300, 302, 399):
+        given = failure(status, openai("rate_limit_exceeded", message="x"))
+        assert given is not None
+        assert given.error_class is E.INVALID_REQUEST
+        assert not given.maybe_billed
+        assert given.message == f"HTTP {status}, moved elsewhere (redirects are not followed): x"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"detail": [{"loc": ["body", "x", 0], "msg": "required"}, {"msg": "odd"}]},
+            "body.x.0: required; odd",
+        ),
+        ({"detail": "not here"}, "not here"),
+        ({"title": "Error 524", "detail": "too slow", "status": 524}, "Error 524: too slow"),
+        ({"title": "Error 524", "message": "too slow"}, "too slow"),
+        ({"error": "INSUFFICIENT QUOTA", "message": "per minute"}, "INSUFFICIENT QUOTA: per minute"),
+        ({"error": "model 'x' not found"}, "model 'x' not found"),
+        ({"error": "invalid_grant", "error_description": "expired"}, "expired"),
+        ({"errors": [{"message": "first"}, {"message": "second"}]}, "first"),
+        ({"message": "plain"}, "plain"),
+    ],
+)
+def test_the_message_is_found_in_every_envelope(body, said):
+    given = failure(400, body)
+
+    assert given is not None
+    assert given.message == f"HTTP 400: {said}"
 
 
 def test_a_page_is_told_by_its_title():

@@ -55,6 +55,7 @@ TABLE_B = [
     ("billing, though it names a wait", "openai-chat", 429, openai("insufficient_quota"), WAIT, E.QUOTA_EXHAUSTED, "insufficient_quota"),
     ("billing by type alone", "openai-chat", 429, openai(None, "insufficient_quota"), {}, E.QUOTA_EXHAUSTED, "insufficient_quota"),
     ("billing by message", "openai-chat", 429, openai(None, None, CURRENT_QUOTA), {}, E.QUOTA_EXHAUSTED, "insufficient_quota"),
+    ("billing by message beside resets", "openai-chat", 429, openai(None, None, CURRENT_QUOTA), {"x-ratelimit-reset-requests": "6m0s"}, E.QUOTA_EXHAUSTED, "insufficient_quota"),
     ("that message with a wait is a rate limit", "openai-chat", 429, openai(None, None, CURRENT_QUOTA), WAIT, E.RATE_LIMITED, "429"),
     ("a rate limit of type insufficient_quota", "openai-chat", 429, openai("rate_limit_exceeded", "insufficient_quota"), {}, E.RATE_LIMITED, "rate_limit_exceeded"),
     ("anthropic spend limit", "anthropic", 429, anthropic("rate_limit_error", code="enforced_spend_limit_reached"), {}, E.QUOTA_EXHAUSTED, "enforced_spend_limit_reached"),
@@ -120,7 +121,7 @@ TABLE_B = [
     *[(f"litellm {c}", "openai-chat", 400, openai("400", c), {}, E.UNAVAILABLE, c) for c in ("no_db_connection", "auth_provider_unavailable")],
     ("unknown 5xx", "http", 599, b"", {}, E.UNAVAILABLE, "599"),
     *[(f"configuration {s}", "http", s, b"", {}, E.INVALID_REQUEST, str(s)) for s in (526, 505, 511)],
-    *[(f"moved {s}", "http", s, b"", {"location": "/x"}, E.INVALID_REQUEST, str(s)) for s in (301, 302, 304, 307, 308)],
+    *[(f"moved {s}", "http", s, b"", {"location": "/x"}, E.INVALID_REQUEST, str(s)) for s in (300, 301, 302, 304, 307, 308, 399)],
 ]  # fmt: skip
 
 
@@ -154,6 +155,8 @@ BEHIND_200 = [
     (openai("slow_down", "rate_limit_error"), E.RATE_LIMITED, "slow_down"),
     (openai("brand_new_code", None), E.BAD_RESPONSE, "brand_new_code"),
     ({"error": "it broke"}, E.BAD_RESPONSE, "error_in_answer"),
+    ({"type": "error", "message": "it broke"}, E.BAD_RESPONSE, "error_in_answer"),
+    ({"error": {"message": "x"}, "code": "rate_limit_exceeded"}, E.RATE_LIMITED, "rate_limit_exceeded"),
     ({"error": "rate_limit_exceeded", "message": "x"}, E.RATE_LIMITED, "rate_limit_exceeded"),
     (anthropic("overloaded_error"), E.UNAVAILABLE, "overloaded_error"),
     (anthropic("api_error"), E.UNAVAILABLE, "api_error"),
@@ -175,7 +178,7 @@ BEHIND_200 = [
 
 
 @pytest.mark.parametrize(("body", "error_class", "code"), BEHIND_200)
-@pytest.mark.parametrize("status", [200, 201, 202])
+@pytest.mark.parametrize("status", [200, 201, 299])
 def test_an_error_behind_a_success_is_classified_by_its_own_code(body, error_class, code, status):
     given = failure(status, body)
 

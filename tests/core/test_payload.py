@@ -62,6 +62,7 @@ def test_whatever_is_dumped_reads_back_as_the_same_value_and_the_same_text(value
         ("-0.0", "-0.0"),
         ("-0", "-0.0"),
         ("0.0e99999", "0.0"),
+        ("-0e-99999999999999999999", "-0.0"),
         ("9007199254740993", "9007199254740993"),
         ("123456789012345678901234567890", "123456789012345678901234567890"),
         ("0.10000000000000001", "0.1"),
@@ -104,6 +105,9 @@ def test_the_store_keeps_a_nul_only_as_an_escape():
         ("1e400", "top level: a number that would come back as another one"),
         ("-1e400", "top level: a number that would come back as another one"),
         ("1e-400", "top level: a number that would come back as another one"),
+        ("1e99999999999999999999", "top level: a number that would come back as another one"),
+        ("1e-99999999999999999999", "top level: a number that would come back as another one"),
+        ("[" + "[]," * 200 + "[" * 100 + "]" * 100 + "]", "line 1 column 701: nested deeper than 100 levels"),
         ("9007199254740993.0", "top level: a number that would come back as another one"),
         ("3.14159265358979323846264338327950288", "top level: a number that would come back"),
         ("1" * 5000, "top level: a number of more than 1000 digits"),
@@ -259,6 +263,20 @@ def test_a_result_with_too_many_or_too_deep_parts_is_cut_and_says_so():
 
         assert "aijobs_truncated" in text
         assert len(text.encode()) <= 4096
+
+
+def test_a_result_is_cut_exactly_where_it_is_too_deep():
+    def nest(depth: int, *, names: bool) -> object:
+        value: object = 1
+        for _ in range(depth):
+            value = {"a": value} if names else [value]
+        return value
+
+    for names in (True, False):
+        assert "aijobs_truncated" not in clean_json(nest(100, names=names))
+        cut = clean_json(nest(101, names=names))
+        assert "aijobs_truncated" in cut
+        assert "nested deeper than this" in cut
 
 
 def test_an_integer_too_long_to_print_does_not_stop_a_result():

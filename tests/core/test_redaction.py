@@ -105,6 +105,14 @@ def test_a_known_secret_goes_in_all_its_spellings(secret):
     assert secret.split("\n")[0] not in cleaned
 
 
+def test_of_two_secrets_that_begin_alike_no_rest_stays():
+    assert redact("x abcdefgh y abcd z", secrets=["abcd", "abcdefgh"]) == "x [redacted] y [redacted] z"
+
+
+def test_an_input_at_the_very_end_goes_too():
+    assert redact("bad: quick brown foxes", echo_of="the quick brown foxes") == "bad: [input]"
+
+
 @pytest.mark.parametrize(
     "text",
     [
