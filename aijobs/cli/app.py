@@ -199,6 +199,16 @@ COMMANDS: Mapping[str, Entry] = {
             ),
         },
     ),
+    "top": Entry(
+        help="Show how things stand, live; q quits.",
+        target="aijobs.cli.top_command:top",
+        section=SEEING,
+    ),
+    "dashboard": Entry(
+        help="Print a Grafana dashboard over the metrics.",
+        target="aijobs.cli.dashboard_command:dashboard",
+        section=SEEING,
+    ),
     "serve": Entry(
         help="Take webhooks, jobs and cron triggers over HTTP, and tell how jobs are.",
         target="aijobs.cli.serve_command:serve",

@@ -83,6 +83,27 @@ class Printer:
             self._write("")
         self._out.flush()
 
+    @contextmanager
+    def live(self) -> Iterator[Callable[[Sequence[str]], None]]:
+        """The whole terminal for a picture of lines that is drawn again and again, cut to what it holds.
+
+        Raises UsageError when there is no terminal.
+        """
+        if not self._is_terminal(self._out):
+            raise UsageError("this draws on a terminal, and there is none")
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        console = Console(file=self._out, markup=False, highlight=False, emoji=False)
+        with Live(console=console, screen=True, auto_refresh=False) as drawn:
+
+            def draw(lines: Sequence[str]) -> None:
+                text = "\n".join(clean(line) for line in lines[: console.height])
+                drawn.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+            yield draw
+
     def section(self, title: str, what: object = None) -> None:
         """The heading of a part of a longer answer, with a word on it."""
         self._write(f"\n{title}" + ("" if what is None else f" ({clean(str(what))})"))

@@ -145,6 +145,32 @@ class ScheduleSeen:
     last_tick_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that runs; field order is that of the query."""
+
+    id: str
+    type: str
+    user: str
+    provider: str | None
+    worker: str | None
+    claimed_at: datetime
+    locked_until: datetime
+    parked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A job whose last attempt failed; field order is that of the query. *dead*: it is a dead letter."""
+
+    at: datetime
+    id: str
+    type: str
+    error_class: str | None
+    error_code: str | None
+    dead: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Everything at *now*. Loads hold every configured type, and others only while they have jobs."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from aijobs.core.overview import Load, Overview, ProviderSeen, ScheduleSeen, WorkerSeen
+from aijobs.core.overview import FailedJob, Load, Overview, ProviderSeen, RunningJob, ScheduleSeen, WorkerSeen
 from aijobs.core.settings import Settings
 from aijobs.core.ticking import Rule, State
 from aijobs.services.provider_desk import ProviderDesk, Standing
@@ -30,6 +30,12 @@ class Statistics:
         with self.store.read() as tx:
             return self.look(tx, now)
 
+    def close_up(self, limit: int) -> tuple[Overview, list[RunningJob], list[FailedJob]]:
+        """Everything now, with some of the jobs that run and of those that failed last. Raises StoreError."""
+        now = self.store.clock.now()
+        with self.store.read() as tx:
+            return self.look(tx, now), backlog.running(tx, limit), backlog.failures(tx, limit)
+
     def look(self, tx: Tx, now: datetime) -> Overview:
         """The same within a transaction that reads more."""
         found = backlog.loads(tx, now)
@@ -41,7 +47,9 @@ class Statistics:
             dead_letters=backlog.open_dead_letters(tx),
             oldest_dead_letter_at=backlog.oldest_dead_letter(tx),
             minutes=tuple(minutes.since(tx, now - self._span())),
-            providers=tuple(provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)),
+            providers=tuple(
+                provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)
+            ),
             workers=tuple(worker_seen(one, now, self.settings.worker.lease) for one in workers.listed(tx)),
             switches=tuple(switches.in_force(tx, now)),
             schedules=tuple(self._schedules(tx, now)),

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, case, func, literal_column, select
 
 from aijobs.core.model import Status
+from aijobs.core.overview import FailedJob, RunningJob
 from aijobs.store.tables import dead_letters, deliveries, jobs
 
 _c = jobs.c
@@ -38,6 +39,24 @@ _OLDEST_OPEN = select(func.min(_d.at)).where(_d.state == "open")
 _w = deliveries.c
 _UNMATCHED = select(func.count(), func.min(_w.received_at)).where(
     _w.handled_at.is_(None), _w.outcome != "ignored"
+)
+_LONGEST = (
+    select(_c.id, _c.type, _c.user, _c.provider, _c.locked_by, _c.claimed_at, _c.locked_until, _c.parked_at)
+    .where(_c.status == Status.PROCESSING.value)
+    .order_by(_c.locked_until)
+    .limit(bindparam("limit"))
+)
+_LATEST_DEAD = (
+    select(_d.at, _d.job_id, _d.type, _d.error_class, _d.error_code)
+    .where(_d.state == "open")
+    .order_by(_d.at.desc())
+    .limit(bindparam("limit"))
+)
+_NEWEST_FAILED = (
+    select(_c.updated_at, _c.id, _c.type, _c.last_error_class, _c.last_error_code)
+    .where(_c.status == Status.FAILED.value)
+    .order_by(_c.id.desc())
+    .limit(bindparam("limit"))
 )
 
 
@@ -72,6 +91,18 @@ def unmatched(tx: Connection) -> tuple[int, datetime | None]:
     """How many webhook deliveries wait for their job to become known, and since when the oldest does."""
     count, oldest = tx.execute(_UNMATCHED).one()
     return count, oldest
+
+
+def running(tx: Connection, limit: int) -> list[RunningJob]:
+    """Jobs that run, those first whose lease or next look at the provider comes first."""
+    return [RunningJob(*row) for row in tx.execute(_LONGEST, {"limit": limit})]
+
+
+def failures(tx: Connection, limit: int) -> list[FailedJob]:
+    """The latest dead letters, and the newest jobs that wait for another try; the latest first."""
+    dead = [FailedJob(*row, dead=True) for row in tx.execute(_LATEST_DEAD, {"limit": limit})]
+    again = [FailedJob(*row, dead=False) for row in tx.execute(_NEWEST_FAILED, {"limit": limit})]
+    return sorted([*dead, *again], key=lambda one: one.at, reverse=True)[:limit]
 
 
 def _wait(row: dict[str, Any], status: str, due: bool, count: int, oldest: datetime) -> None:
