@@ -219,6 +219,16 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.result_command:result",
         section=CONTROL,
     ),
+    "shadow": Entry(
+        help="Compare a candidate provider or model with the one in use.",
+        section=CONTROL,
+        commands={
+            "report": Entry(
+                help="Compare it by the jobs that went to both.",
+                target="aijobs.cli.shadow_commands:shadow_report",
+            ),
+        },
+    ),
     "webhook": Entry(
         help="Take webhook deliveries that another web server received.",
         section=SERVING,

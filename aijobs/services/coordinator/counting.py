@@ -39,12 +39,12 @@ def count_ends(tx: Tx, decided: Sequence[Decided], records: Sequence[Execution],
         if move.target is Status.DEAD_LETTER and failure:
             totals.count(names.DEAD_LETTERS, type=job.type, error_class=failure.error_class.value)
     rollups.add(tx, totals, shard_of(decided[0][0].worker), now)
-    rows = _usage_rows(records, {job.id: job for _, job, _ in decided}, now)
+    rows = usage_rows(records, {job.id: job for _, job, _ in decided}, now)
     if rows:
         usage_days.add(tx, rows)
 
 
-def _usage_rows(
+def usage_rows(
     records: Sequence[Execution], jobs: Mapping[str, Job], now: datetime
 ) -> list[dict[str, object]]:
     """One row a (type, user, provider, model) of what the attempts used, where anything is known."""

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from aijobs.core.model import Job
 from aijobs.core.output_room import grown, has_room
 from aijobs.core.polling import Pace
-from aijobs.core.settings import Kind, Settings, TypeSettings
+from aijobs.core.settings import Kind, Settings, ShadowSettings, TypeSettings
 from aijobs.providers.contract import Adapter, Call, PythonContext
 from aijobs.services.coordinator import Claim
 from aijobs.services.worker.attempt import Attempt
@@ -68,6 +68,23 @@ class Calls:
             timeout=max(min(limit, job.deadline - now), _LEAST) if job.deadline else limit,
             context=self._context(attempt) if self._is_python(job, recipe) else None,
             truncated=attempt.claim.truncated,
+        )  # fmt: skip
+
+    def shadow_call(self, claim: Claim, shadow: ShadowSettings) -> Call:
+        """The same question to a candidate: in the foreground, with ids of its own. *claim* names it.
+
+        Raises as `call_of` does.
+        """
+        job = claim.job
+        recipe = self.recipe(job.type)
+        data = json.loads(claim.payload)
+        call = self._call(
+            job, recipe, data=data, prompt=recipe.prompt(data), timeout=self._timeout(job.type), context=None
+        )
+        return replace(
+            call, model=shadow.model, request=shadow.request, background=False, completion_window=None,
+            client_request_id=f"aijobs-{job.id}-shadow-{job.attempts}",
+            idempotency_key=f"{call.idempotency_key}-shadow",
         )  # fmt: skip
 
     def may_grow(self, claim: Claim) -> bool:

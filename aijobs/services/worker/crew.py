@@ -18,6 +18,7 @@ from aijobs.core.settings import Settings
 from aijobs.providers.contract import Adapter
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.notifier import Notifier
+from aijobs.services.shadowing import Shadowing
 from aijobs.services.worker.attempt import Stop
 from aijobs.services.worker.attempts import Attempts
 from aijobs.services.worker.calls import Calls
@@ -32,6 +33,7 @@ from aijobs.services.worker.messenger import Messenger
 from aijobs.services.worker.options import WorkerOptions, WorkerReport
 from aijobs.services.worker.permit import Permit
 from aijobs.services.worker.python_context import Desk
+from aijobs.services.worker.shadows import Shadows
 from aijobs.services.worker.shift import Shift
 from aijobs.services.worker.tally import Tally
 from aijobs.services.worker.time_limits import LEARN_EVERY, TimeLimits
@@ -96,6 +98,10 @@ class Crew:
             calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
             may_call=permit.may_call,
         )  # fmt: skip
+        self._shadows = Shadows(
+            settings, shadowing=Shadowing(store, settings), calls=calls, lane=self._lane, clock=clock,
+            log=log, worker=name,
+        )  # fmt: skip
         self._finder = Finder(coordinator, providers, lane=self._lane, log=log)
         self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
         types = _types(settings, options)
@@ -104,7 +110,7 @@ class Crew:
         self.shift = Shift(
             worker=name, options=options, types=types,
             errands=self._errands, lane=self._lane, keeper=self.keeper, gate=self.gate, attempts=attempts,
-            tally=self.tally, clock=clock, chance=chance, log=log,
+            tally=self.tally, shadows=self._shadows, clock=clock, chance=chance, log=log,
         )  # fmt: skip
 
     # --- Begin, watch, end ---
@@ -150,6 +156,7 @@ class Crew:
         self._providers.configure(settings)
         self._calls.configure(settings)
         self._attempts.secrets = settings.secrets()
+        self._shadows.configure(settings)
         self._messenger.configure(settings)
         self.shift.configure(options, types)
         await self._learn()

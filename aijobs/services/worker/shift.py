@@ -9,6 +9,7 @@ from functools import partial
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.lifecycle import AttemptEnd, Cancelled, Parked
 from aijobs.core.log_events import Log, LogEvent
+from aijobs.core.model import Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Ended, Finished
 from aijobs.services.worker.attempt import Attempt, Stop, handed_back
 from aijobs.services.worker.attempts import Attempts
@@ -18,6 +19,7 @@ from aijobs.services.worker.ids import client_request_id
 from aijobs.services.worker.lane import Lane
 from aijobs.services.worker.leases import Key, LeaseKeeper
 from aijobs.services.worker.options import WorkerOptions
+from aijobs.services.worker.shadows import Shadows
 from aijobs.services.worker.tally import Tally
 
 GATHER_SECONDS = 0.003
@@ -40,6 +42,7 @@ class Shift:
     def __init__(
         self, *, worker: str, options: WorkerOptions, types: tuple[str, ...],
         errands: Errands, lane: Lane, keeper: LeaseKeeper, gate: StoreGate, attempts: Attempts, tally: Tally,
+        shadows: Shadows,
         clock: Clock, chance: Chance, log: Log,
     ) -> None:  # fmt: skip
         self._worker = worker
@@ -51,6 +54,7 @@ class Shift:
         self._gate = gate
         self._attempts = attempts
         self._tally = tally
+        self._shadows = shadows
         self._clock = clock
         self._chance = chance
         self._log = log
@@ -109,6 +113,7 @@ class Shift:
     def close(self, why: str) -> None:
         """Claim nothing any more, and hand back what has not called its provider yet."""
         self._closing = True
+        self._shadows.close()
         for attempt in self._running.values():
             if not attempt.call_begun:
                 attempt.interrupt(Stop.HANDED_BACK, why)
@@ -141,8 +146,9 @@ class Shift:
                 self._note_store(answer, there=self._gate.losses == losses)
             if self._options.max_jobs is not None and self._started >= self._options.max_jobs:
                 self._closing = True
-        if self._asides:
-            await asyncio.wait(self._asides)
+        asides = self._asides | self._shadows.tasks
+        if asides:
+            await asyncio.wait(asides)
 
     def _next_errand(self, now: float) -> Errand | None:
         if now >= self._next_lease_check:
@@ -241,6 +247,8 @@ class Shift:
     def _settle(self, ends: Sequence[Ended], finished: Sequence[Finished]) -> None:
         for ended, answer in zip(ends, finished, strict=False):
             self._tally.settled(ended, answer)
+            key = (ended.job.id, ended.job.lock_token)
+            self._shadows.settled(key, ended.end, applied=answer.status is Status.SUCCEEDED)
             if not answer.applied and isinstance(ended.end, Parked) and ended.job.provider_job_id is None:
                 self._cancel_orphan(ended, ended.end.provider_job_id)
         if finished:
@@ -296,6 +304,7 @@ class Shift:
             return
         if not self._ended:
             self._ended_since = self._loop.time()
+        self._shadows.keep(attempt.claim, end)
         self._urgent |= isinstance(end, Parked) and not attempt.claim.resume
         self._ended.append(self._ended_of(attempt, end))
 
