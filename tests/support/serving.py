@@ -45,6 +45,7 @@ class Served:
     http: httpx.Client
     log: Heard
     clock: Clock
+    store: Store
 
     def deliver(self, body: bytes | None = None, *, name: str = "wh_1", **more: Any) -> httpx.Response:
         """Send a webhook, rightly signed unless *more* says otherwise."""
@@ -88,4 +89,4 @@ def serving(
         Server(make, listener, root_path=root_path, bounds=bounds) as server,
         httpx.Client(base_url=server.url, headers=headers, timeout=10, trust_env=False) as http,
     ):
-        yield Served(server.url, port, http, log, store.clock)
+        yield Served(server.url, port, http, log, store.clock, store)

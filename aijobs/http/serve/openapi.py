@@ -93,12 +93,12 @@ def _job_paths() -> Part:
                 {
                     "200": {
                         "description": "events of kind event, attempt and job",
-                        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                        "content": {"text/event-stream": {"schema": {}}},
                     },
                     "204": {"description": "the job has ended, and all of it was seen"},
                 },
                 failures=("401", "404", "503"), guard="api",
-                parameters=[job_id, _parameter("Last-Event-ID", "header", _TEXT, required=False)],
+                parameters=[job_id, _parameter("Last-Event-ID", "header", {"type": "string"}, required=False)],
             )
         },
     }  # fmt: skip
@@ -230,14 +230,14 @@ _SCHEMAS: Part = {
         "required": ["type"],
         "additionalProperties": False,
         "properties": {
-            "type": {"type": "string", "description": "a job type of the configuration"},
+            "type": {"type": "string", "minLength": 1, "description": "a job type of the configuration"},
             "input": {"type": "object"},
             "user": _TEXT,
             "key": {**_TEXT, "description": "the same key with the same input is the same job"},
             "priority": {"type": "integer", "minimum": -HIGHEST_PRIORITY, "maximum": HIGHEST_PRIORITY},
             "delay": _DURATION,
             "at": _INSTANT,
-            "deadline": {"type": "string", "description": "a duration from now, or ISO 8601"},
+            "deadline": {"type": "string", "minLength": 2, "description": "a duration from now, or ISO 8601"},
             "max_attempts": {"type": "integer", "minimum": 1, "maximum": MOST_ATTEMPTS},
             "request_id": _TEXT,
             "traceparent": {"type": "string"},
