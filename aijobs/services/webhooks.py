@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from aijobs.core.errors import AijobsError, NotFound
 from aijobs.core.settings import Settings
@@ -24,6 +25,7 @@ _FINAL_EVENTS = frozenset(
 )
 _UNNAMED = "(none)"
 _LONGEST_NAME = 200
+_LATEST_SECOND = 253_402_300_800  # the year 10000
 
 
 class WebhookRefusedError(AijobsError):
@@ -74,7 +76,7 @@ class Webhooks:
         sender try again.
         """
         verified = self._verified(provider, headers, body)
-        event_type, provider_job_id = _event(body)
+        event_type, provider_job_id, happened_at = _event(body)
         concerns_a_job = event_type in _FINAL_EVENTS and provider_job_id is not None
         now = self.coordinator.clock.now()
         received: Received = self.coordinator.receive(
@@ -86,7 +88,7 @@ class Webhooks:
                 job_id=None,
                 body_hash=hashlib.sha256(body).hexdigest(),
                 outcome="unmatched" if concerns_a_job else "ignored",
-                sent_at=verified.sent_at,
+                sent_at=min(verified.sent_at, happened_at or verified.sent_at),
                 received_at=now,
                 handled_at=None if concerns_a_job else now,
             )
@@ -116,8 +118,11 @@ class Webhooks:
         return answer
 
 
-def _event(body: bytes) -> tuple[str, str | None]:
-    """The type and the provider's id in a rightly signed body; a body that is no JSON object is refused."""
+def _event(body: bytes) -> tuple[str, str | None, datetime | None]:
+    """Type, provider's id and time of the event in a rightly signed body; one that is no object is refused.
+
+    A delivery that is repeated is signed anew: only the event's own time tells how late it comes.
+    """
     try:
         event = json.loads(body)
     except (ValueError, RecursionError):
@@ -126,7 +131,14 @@ def _event(body: bytes) -> tuple[str, str | None]:
         raise WebhookRefusedError(Refusal.MALFORMED, "rightly signed, but not a JSON object")
     data = event.get("data")
     provider_job_id = data.get("id") if isinstance(data, dict) else None
-    return _text(event.get("type")) or _UNNAMED, _text(provider_job_id)
+    return _text(event.get("type")) or _UNNAMED, _text(provider_job_id), _instant(event.get("created_at"))
+
+
+def _instant(value: object) -> datetime | None:
+    """Seconds since 1970 as a time; whatever else stands there tells nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LATEST_SECOND:
+        return None
+    return datetime.fromtimestamp(value, UTC)
 
 
 def _text(value: object) -> str | None:

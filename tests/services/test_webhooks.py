@@ -16,7 +16,7 @@ from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
-from aijobs.store import deliveries
+from aijobs.store import deliveries, rollups
 from aijobs.store.engine import open_store
 from tests.support.jobs import claim_one, claim_some, ended, history, new_job, present, settings_of, succeed
 
@@ -241,3 +241,24 @@ def test_how_old_a_delivery_may_be_is_the_providers_setting(store, clock):
         webhooks.intake("p", headers, body_of())
 
     assert (taken.outcome, refused.value.kind) == ("unmatched", "stale")
+
+
+@pytest.mark.parametrize(
+    ("created_at", "seconds"), [(-3600, 3600), (0, 0), (60, 0), ("now", 0), (True, 0), (None, 0), (1e300, 0)]
+)
+def test_how_late_a_delivery_is_goes_by_the_event_however_often_it_was_sent(
+    store, webhooks, coordinator, clock, created_at, seconds
+):
+    parked(coordinator, clock)
+    now = clock.now().timestamp()
+    exact = isinstance(created_at, int) and not isinstance(created_at, bool)
+
+    deliver(webhooks, created_at=now + created_at if exact else created_at)
+
+    with store.read() as tx:
+        sums = rollups.sums(tx)
+    assert sums["aijobs_webhook_delay_seconds_bucket", bucket_of(seconds)] == 1
+
+
+def bucket_of(seconds: int) -> str:
+    return json.dumps({"le": "0.1" if seconds == 0 else f"{seconds}", "provider": "p"}, separators=(",", ":"))
