@@ -98,7 +98,7 @@ def _job_paths() -> Part:
                     "204": {"description": "the job has ended, and all of it was seen"},
                 },
                 failures=("401", "404", "503"), guard="api",
-                parameters=[job_id, _parameter("Last-Event-ID", "header", {"type": "string"}, required=False)],
+                parameters=[job_id, _parameter("Last-Event-ID", "header", _ANY_TEXT, required=False)],
             )
         },
     }  # fmt: skip
@@ -185,6 +185,7 @@ def _field(name: str) -> Part:
     return {"type": "string"} if name in ("id", "type") else _or_null("string")
 
 
+_ANY_TEXT: Part = {"type": "string"}
 _TEXT: Part = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
 _ASK_AGAIN: Part = {
     "Retry-After": {
