@@ -17,8 +17,9 @@ from aijobs.core.signature import sign
 from aijobs.http.serve import Bounds
 from aijobs.services.webhooks import LONGEST_BODY
 from aijobs.store import deliveries
-from aijobs.store.engine import Store
+from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
+from tests.support.postgres import restartable_server
 from tests.support.serving import SECRET, Served, body_of, serving
 from tests.support.wait import eventually
 
@@ -275,3 +276,21 @@ def test_a_body_that_differs_from_the_first_is_said(served: Served) -> None:
     served.deliver(body_of("response.failed"))
 
     assert len(served.log.fields_of(LogEvent.DELIVERY_CONTRADICTS)) == 1
+
+
+@pytest.mark.postgres
+def test_a_stopped_server_is_503_at_once_and_a_started_one_takes_the_retry() -> None:
+    with restartable_server() as server:
+        store = open_store(server.server.url, create=True)
+        with serving(store) as served:
+            before = served.deliver(name="wh_0").status_code
+            server.stop()
+            down = served.deliver()
+            server.start()
+            up = eventually(lambda: answer if (answer := served.deliver()).status_code != 503 else None, 20)
+        store.close()
+
+    assert (before, down.status_code) == (200, 503)
+    assert down.elapsed.total_seconds() < 10  # the patience of senders
+    assert up is not None
+    assert up.json() == {"outcome": "unmatched"}
