@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _WHOLE = 2**64
+_OF_A_MODEL = frozenset({"text", "finish_reason"})
+"""What is in every answer of a model, beside what differs from call to call (its id, its model)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,32 +27,39 @@ def sampled(job_id: str, share: float) -> bool:
 
 
 def compare(real: str, shadow: str | None, fields: Sequence[str]) -> Alike:
-    """Both are JSON texts; *shadow* None: there is no answer. Fields are compared where both are objects.
+    """Both are results, JSON texts; *shadow* None: no answer. Fields are compared between JSON objects.
 
-    Without *fields* every field that either of them has is compared. A text that holds JSON counts as it.
+    Of a model's answer its text counts, and the JSON in it; of any other result all of it. Without *fields*
+    every field that either of them has is compared.
     """
-    one, other = _value(real), None if shadow is None else _value(shadow)
-    length = None if shadow is None else len(_text(shadow))
+    text, one = _answer(real)
+    if shadow is None:
+        return Alike(length=None, real_length=len(text))
+    other_text, other = _answer(shadow)
+    lengths = {"length": len(other_text), "real_length": len(text)}
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
-        return Alike(length=length, real_length=len(_text(real)))
+        return Alike(**lengths)
     names = fields or sorted(one.keys() | other.keys())
     agreed = sum(name in one and name in other and _same(one[name], other[name]) for name in names)
-    return Alike(length=length, real_length=len(_text(real)), compared=len(names), agreed=agreed)
+    return Alike(**lengths, compared=len(names), agreed=agreed)
 
 
-def _text(result: str) -> str:
+def _answer(result: str) -> tuple[str, object]:
+    """The text of an answer, and its value: what the text says as JSON, if it is that."""
     value = json.loads(result)
-    return value if isinstance(value, str) else result
+    if isinstance(value, Mapping) and (value.keys() >= _OF_A_MODEL or value.keys() == {"text"}):
+        text = str(value["text"])
+        return text, value["json"] if "json" in value else _parsed(text)
+    if isinstance(value, str):
+        return value, _parsed(value)
+    return result, value
 
 
-def _value(result: str) -> object:
-    value = json.loads(result)
-    if not isinstance(value, str):
-        return value
+def _parsed(text: str) -> object:
     try:
-        return json.loads(value)
+        return json.loads(text)
     except ValueError:
-        return value
+        return text
 
 
 def _same(one: object, other: object) -> bool:

@@ -43,3 +43,20 @@ def test_a_text_that_holds_json_is_compared_as_json() -> None:
 def test_plain_texts_have_a_length_and_no_fields() -> None:
     assert compare('"four"', '"sixsix"', ("a",)) == Alike(length=6, real_length=4)
     assert compare('"four"', None, ()) == Alike(length=None, real_length=4)
+
+
+def test_of_a_models_answer_only_what_it_says_counts() -> None:
+    real = json.dumps({"text": '{"a": 1}', "finish_reason": "stop", "model": "x", "id": "r1"})
+    shadow = json.dumps(
+        {"text": '{"a":1}', "finish_reason": "end", "model": "y", "id": "r2", "json": {"a": 1}}
+    )
+    prose = json.dumps({"text": "hello", "finish_reason": "stop", "model": "y", "id": "r3"})
+
+    assert compare(real, shadow, ()) == Alike(length=7, real_length=8, compared=1, agreed=1)
+    assert compare(prose, prose, ()) == Alike(length=5, real_length=5)
+
+
+def test_of_another_result_with_a_text_all_fields_count() -> None:
+    found = compare('{"text": "x", "score": 1}', '{"text": "x", "score": 2}', ())
+
+    assert (found.compared, found.agreed) == (2, 1)
