@@ -60,11 +60,8 @@ _HEAD = (
     .limit(bindparam("limit"))
     .with_for_update(skip_locked=True)
 )
-_NEXT_USER = (
-    select(func.min(_c.user))
-    .where(_c.type == bindparam("type"), _c.user > bindparam("after"), _c.turn.is_not(None))
-    .scalar_subquery()
-)
+_FIRST_USER = select(func.min(_c.user)).where(_c.type == bindparam("type"), _c.turn.is_not(None))
+_NEXT_USER = _FIRST_USER.where(_c.user > bindparam("after"))
 _ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
 _HEAD_OF_USER = _ABOVE.where(_c.user == bindparam("user"))
 _LOWEST_PRIORITY = -(2**31)
@@ -160,12 +157,14 @@ def heads_of_users(
     return found
 
 
-def waiting_users(tx: Connection, type_name: str, after: str, limit: int) -> list[str]:
+def waiting_users(tx: Connection, type_name: str, after: str | None, limit: int) -> list[str]:
     """The next *limit* users, in text order after *after*, that have a ready job of the type.
 
-    A loose index scan: one probe a user, however many jobs each has.
+    None begins before all of them, with those who named no user. A loose index scan: one probe a user,
+    however many jobs each has.
     """
-    walk = select(_NEXT_USER.label("user")).cte("walk", recursive=True)
+    begin = _FIRST_USER if after is None else _NEXT_USER
+    walk = select(begin.scalar_subquery().label("user")).cte("walk", recursive=True)
     step = (
         select(func.min(_c.user))
         .where(_c.type == bindparam("type"), _c.user > walk.c.user, _c.turn.is_not(None))
@@ -173,7 +172,8 @@ def waiting_users(tx: Connection, type_name: str, after: str, limit: int) -> lis
     )
     walk = walk.union_all(select(step).where(walk.c.user.is_not(None)))
     query = select(walk.c.user).where(walk.c.user.is_not(None)).limit(limit)
-    return list(tx.execute(query, {"type": type_name, "after": after}).scalars())
+    values = {"type": type_name} if after is None else {"type": type_name, "after": after}
+    return list(tx.execute(query, values).scalars())
 
 
 def running(tx: Connection) -> list[Running]:

@@ -43,7 +43,7 @@ class Claiming:
         self.settings = settings
         self.limits = limits_of(settings)
         self.gates = gates
-        self._walked: dict[str, str] = {}
+        self._walked: dict[str, str | None] = {}
 
     def claim(self, tx: Tx, request: ClaimRequest, now: datetime) -> list[Claim]:
         """Lease parked jobs whose look is due, then ready ones, best first."""
@@ -134,9 +134,9 @@ class Claiming:
         The walk goes from user to user by a loose index scan, a bounded number of them a claim, and goes on
         next time where it stopped: a crowd of capped users costs each claim the same.
         """
-        after = self._walked.get(name, "")
+        after = self._walked.get(name)
         users = claims.waiting_users(tx, name, after, _WALK_AT_ONCE)
-        self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else ""
+        self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else None
         free = [user for user in users if not tally.blocked_user(name, user)]
         taken = {one.id for one in chosen}
         room = slots + len(taken)  # what is taken is still among those that wait
