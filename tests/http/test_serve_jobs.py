@@ -11,8 +11,10 @@ import pytest
 from aijobs.core.errors import StoreUnreachable
 from aijobs.core.log_events import LogEvent
 from aijobs.core.model import ErrorClass, Status
+from aijobs.core.switches import SwitchKind
 from aijobs.http.serve import Bounds, Secrets
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.switching import Switching
 from aijobs.store import jobs
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
@@ -22,7 +24,7 @@ from tests.support.wait import eventually
 
 TYPES = {
     "t": {"provider": "p", "tier": "simple", "input_schema": {"type": "object", "maxProperties": 3}},
-    "long": {"provider": "p", "tier": "complex"},
+    "long": {"provider": "p", "tier": "complex", "stale_results": {"allowed": True}},
 }
 SETTINGS = settings_of(
     types=TYPES,
@@ -78,6 +80,24 @@ def test_a_known_key_is_the_same_job_and_then_its_result(served: Served, coordin
     assert (again.status_code, again.json()["id"], again.json()["duplicate"]) == (200, first["id"], True)
     assert (after.status_code, after.json()["result"]) == (200, {"x": 1})
     assert "retry-after" not in after.headers
+
+
+def test_while_stale_results_are_on_the_last_one_comes_along_marked(
+    served: Served, store: Store, coordinator: Coordinator, clock: ManualClock
+) -> None:
+    first = post(served, type="long", user="ana").json()["id"]
+    succeed(coordinator, claim_one(coordinator), '{"n": 1}')
+    clock.advance(seconds=30)
+
+    off = post(served, type="long", user="ana").json()
+    Switching(store, SETTINGS).turn_on(
+        SwitchKind.STALE_RESULTS, "long", actor="eve", reason="outage", lasting=None
+    )
+    on = post(served, type="long", user="ana").json()
+
+    assert (off["stale_result"], on["result"]) == (None, None)
+    told = on["stale_result"]
+    assert (told["job_id"], told["age_seconds"], told["stale"], told["result"]) == (first, 30, True, {"n": 1})
 
 
 def test_the_header_is_a_key_too_and_must_not_contradict(served: Served) -> None:

@@ -15,6 +15,7 @@ from aijobs.http.serve.door import job_id_of, read_body
 from aijobs.http.serve.serving import Serving
 from aijobs.services.coordinator import Enqueued
 from aijobs.services.job_documents import request_of
+from aijobs.services.last_results import LastResult, LastResults
 from aijobs.services.shapes import enqueued_shape, job_shape
 from aijobs.services.submission import new_job, poll_after
 from aijobs.services.waiting import find
@@ -31,10 +32,12 @@ async def create(request: Request, serving: Serving) -> Response:
     key = request.headers.get("idempotency-key")
     if key is not None and values.setdefault("key", key) != key:
         raise UsageError("the header Idempotency-Key and key in the body contradict each other")
-    answer: Enqueued = await serving.threads.run(lambda: _enqueue(values, serving))
+    answer, stale = await serving.threads.run(lambda: _accept(values, serving))
     job = answer.job
     wait = poll_after(job, serving.settings, now=serving.clock.now())
-    shape = enqueued_shape(job, duplicate=answer.duplicate, poll_after=wait, result=answer.result)
+    shape = enqueued_shape(
+        job, duplicate=answer.duplicate, poll_after=wait, result=answer.result, stale=stale
+    )
     location = f"{request.scope.get('root_path', '')}/jobs/{job.id}"
     headers = {"location": location, **_retry_after(wait)}
     return document(shape, 200 if answer.duplicate else 202, headers=headers)
@@ -83,6 +86,12 @@ async def _values(request: Request, serving: Serving, *, optional: bool = False)
         return parse_object(body, what="the body", max_bytes=len(body) + 1, max_depth=limits.input_depth + 1)
     except InvalidInput as error:
         raise Refused(400, error.kind, error.message) from None
+
+
+def _accept(values: dict[str, object], serving: Serving) -> tuple[Enqueued, LastResult | None]:
+    """The job, and while stale results are on an earlier result that may stand in."""
+    answer = _enqueue(values, serving)
+    return answer, LastResults(serving.store, serving.settings).stand_in(answer.job)
 
 
 def _enqueue(values: dict[str, object], serving: Serving) -> Enqueued:

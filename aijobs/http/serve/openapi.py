@@ -208,10 +208,18 @@ _JOB_PROPERTIES: Part = {name: _field(name) for name in JOB_FIELDS} | {
     "cancel_requested_at": _or_null("string", format="date-time")
 }
 _POLL: Part = {"poll_after_seconds": _or_null("number", minimum=0), "result": {}}
+_STALE_RESULT: Part = {
+    "type": ["object", "null"],
+    "description": "while stale results are switched on for the type: the user's last result, with its age",
+    "properties": {
+        "job_id": {"type": "string"}, "finished_at": _INSTANT, "age_seconds": {"type": "number"},
+        "stale": {"type": "boolean"}, "result": {},
+    },
+}  # fmt: skip
 _ENQUEUED: Part = {
     "id": {"type": "string"}, "status": _field("status"), "type": {"type": "string"},
     "user": _or_null("string"), "key": _or_null("string"), "duplicate": {"type": "boolean"},
-    "key_expires_at": _or_null("string", format="date-time"), **_POLL,
+    "key_expires_at": _or_null("string", format="date-time"), "stale_result": _STALE_RESULT, **_POLL,
 }  # fmt: skip
 _FIRED: Part = {
     "type": "object",
