@@ -167,8 +167,15 @@ class _Lazy(MutableMapping[str, Any]):
         return len(self._entries)
 
 
+_BYTES = frozenset({"FILE", "URL", "JSON"})
+"""What names a file may hold any bytes, and JSON is checked with its place; every other value is text."""
+
+
 class _Once:
-    """A parser that refuses a second value for an option that holds one: the last would silently win."""
+    """A parser that refuses a second value for an option that holds one: the last would silently win.
+
+    It refuses bytes that are no text, too: neither database could look them up.
+    """
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
@@ -177,16 +184,27 @@ class _Once:
         return getattr(self._parser, name)
 
     def parse_args(self, args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
-        """As typer's, and then the check."""
+        """As typer's, and then the checks."""
         options, rest, order = self._parser.parse_args(args)
         seen: set[int] = set()
         for param in order:
+            no_text = None if param.metavar in _BYTES else _no_text(options.get(param.name))
+            if no_text:
+                name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                raise UsageError(f"{name} holds bytes that are not UTF-8 text (U+{ord(no_text):04X})")
             if param.param_type_name != "option" or param.multiple or param.is_flag:
                 continue
             if id(param) in seen:
                 raise UsageError(f"{param.opts[0]} is given more than once", hint="give it once")
             seen.add(id(param))
         return options, rest, order
+
+
+def _no_text(value: object) -> str | None:
+    """The first character in *value* that stands for a byte which is not UTF-8."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    text = "".join(part for part in parts if isinstance(part, str))
+    return next((char for char in text if "\ud800" <= char <= "\udfff"), None)
 
 
 class _OnDemand:

@@ -61,7 +61,9 @@ Actor = Annotated[
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the change.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen, and change nothing.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many at most.")]
+MOST = 1_000_000_000
+"""The largest `--limit`: more than any store holds, and a number that every database takes."""
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=MOST, help="How many at most.")]
 TypeFilter = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")]
 UserFilter = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only jobs of this user.")]
 KeyFilter = Annotated[

@@ -16,6 +16,7 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.deadletter_commands import All, Jobs, chosen
 from aijobs.cli.options import (
+    MOST,
     Actor,
     ErrorClassFilter,
     Preview,
@@ -38,7 +39,8 @@ _NO_LIMIT = 1_000_000
 _FINISHED = ("succeeded", "failed", "skipped")
 
 Limit = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, those that died first.")
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, max=MOST, help="At most so many, those that died first."),
 ]
 OptionalReason = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with every job that is replayed.")

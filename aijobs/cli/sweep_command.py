@@ -9,7 +9,7 @@ import typer
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.logs import line_log
-from aijobs.cli.options import Preview
+from aijobs.cli.options import MOST, Preview
 
 if TYPE_CHECKING:
     from aijobs.services.coordinator import Rescue
@@ -26,7 +26,11 @@ def sweep(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", metavar="N", min=1, help="Repairs of each kind at most; the rest is for next time."
+            "--limit",
+            metavar="N",
+            min=1,
+            max=MOST,
+            help="Repairs of each kind at most; the rest is for next time.",
         ),
     ] = 1000,
 ) -> None:

@@ -165,6 +165,46 @@ def test_the_flag_beats_the_environment_and_that_beats_the_file(
     assert {path.name for path in tmp_path.glob("*.db")} == {"flag.db", "environment.db", "file.db"}
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("inspect", "--type", "de\udcff"),
+        ("inspect", "--user", "\udcff"),
+        ("inspect", "--after", "\udcff"),
+        ("inspect", "job-\udcff"),
+        ("cancel", "job", "job-\udcff", "--reason", "not needed", "--yes"),
+        ("deadletter", "list", "--user", "\udcff"),
+        ("enqueue", "demo", "--user", "\udcff"),
+        ("pause", "--reason", "\udcff"),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused_before_any_store_is_asked(
+    args: tuple[str, ...], run_cli: CommandLine
+) -> None:
+    result = run_cli(*args)
+
+    assert result.code == 2
+    assert "bytes that are not UTF-8 text (U+DCFF)" in result.err
+
+
+def test_a_file_may_have_any_name(run_cli: CommandLine) -> None:
+    Path("input-\udcff.json").write_text('{"n": 1}')
+
+    assert run_cli("enqueue", "demo", "--input-file", "input-\udcff.json").code == 0
+
+
+@pytest.mark.parametrize(
+    "command_words", [("inspect",), ("sweep",), ("deadletter", "list"), ("deadletter", "replay", "--preview")]
+)
+def test_a_limit_beyond_what_a_database_can_count_is_refused(
+    command_words: tuple[str, ...], run_cli: CommandLine
+) -> None:
+    result = run_cli(*command_words, "--limit", "9" * 20)
+
+    assert result.code == 2
+    assert "1000000000" in result.err
+
+
 def test_words_after_two_dashes_are_never_options(run_cli: CommandLine) -> None:
     result = run_cli("inspect", "--", "--json")
 
