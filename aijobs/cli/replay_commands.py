@@ -29,7 +29,7 @@ from aijobs.cli.options import (
 )
 from aijobs.cli.progress import Progress
 from aijobs.core.durations import Rate, format_duration, parse_rate
-from aijobs.core.errors import UsageError
+from aijobs.core.errors import StoreError, UsageError
 from aijobs.core.replaying import Check, ReplayOptions
 from aijobs.services.replay import Outcome, Plan, PlannedGroup, Planner, Runner, RunReport
 from aijobs.store import replays
@@ -253,12 +253,23 @@ def _carry_out(context: Context, replay_id: str, actor: str, *, fresh: bool, yes
     skipped: list[Outcome] = []
     with _stoppable() as stop, context.printer.progress("replay", total=left) as progress:
         hear = _Listener(context, progress, skipped)
-        report = runner.run(replay_id, hear=hear, stop=stop)
+        try:
+            report = runner.run(replay_id, hear=hear, stop=stop)
+        except StoreError as error:
+            raise _cut_off(error, replay_id, hear.counts, before.planned) from error
     _print_report(context, report, skipped)
     if report.state == "interrupted":
         context.printer.say(f"go on with: aijobs deadletter replay --resume {replay_id}")
         return 130
     return 0 if report.state == "done" and report.progress.failed == 0 else 1
+
+
+def _cut_off(error: StoreError, replay_id: str, counts: Counter[str], planned: int) -> StoreError:
+    """*error*, with how far this run came: a batch that the store did not take was not replayed at all."""
+    done = ", ".join(f"{counts[name]} {name}" for name in ("replayed", "succeeded", "failed", "skipped"))
+    left = planned - counts["replayed"] - counts["skipped"]
+    hint = f"a minute after, go on with: aijobs deadletter replay --resume {replay_id}"
+    return type(error)(f"{error.message}; until then {done}, {left} left", hint=hint)
 
 
 class _Listener:
@@ -268,8 +279,10 @@ class _Listener:
         self._context = context
         self._progress = progress
         self._skipped = skipped
+        self.counts: Counter[str] = Counter()
 
     def __call__(self, outcome: Outcome) -> None:
+        self.counts[outcome.state] += 1
         if outcome.state == "skipped":
             self._skipped.append(outcome)
         if not self._context.json:

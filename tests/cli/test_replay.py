@@ -3,12 +3,15 @@
 import os
 import signal
 import subprocess
+from datetime import timedelta
 
 import pytest
 
 from aijobs.core.clock import seeded_chance
+from aijobs.core.errors import StoreLocked
 from aijobs.core.model import ErrorClass, Status
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.replay import runner
 from aijobs.store.engine import open_store
 from tests.support.command_line import command
 from tests.support.jobs import claim_some, fail, new_job, present, settings_of
@@ -139,6 +142,36 @@ def test_ctrl_c_leaves_a_replay_that_goes_on_later(run, fresh, tmp_path):
     assert process.returncode == 130
     assert "--resume" in err
     assert (replay["state"], resumed.code, resumed.json["state"]) == ("interrupted", 0, "done")
+    assert {present(fresh, job_id).round for job_id in dead} == {2}
+
+
+def test_a_store_that_is_lost_in_the_middle_is_told_with_how_far_it_came(run, fresh, monkeypatch):
+    dead = die(fresh, 30)
+    reopen, calls = runner.Runner._reopen, []
+
+    def lose_the_store(self, *args):
+        calls.append(args)
+        if len(calls) == 16:  # the canary, a whole batch, and half of the next
+            raise StoreLocked("another process held the lock")
+        return reopen(self, *args)
+
+    monkeypatch.setattr(runner.Runner, "_reopen", lose_the_store)
+    monkeypatch.setattr(runner, "LEASE", timedelta(milliseconds=1))
+    with running(fresh):
+        lost = run("deadletter", "replay", "--all", *FAST, "--json")
+        untouched = [job_id for job_id in dead if present(fresh, job_id).round == 1]
+        (replay,) = run("deadletter", "replays", "--json").json["replays"]
+        monkeypatch.setattr(runner, "LEASE", timedelta(seconds=60))
+        again = run("deadletter", "replay", "--plan", replay["replay"], "--yes")
+        resumed = run("deadletter", "replay", "--resume", replay["replay"], "--yes", "--json")
+
+    assert lost.code == 5
+    error = lost.json["error"]
+    assert "until then 11 replayed, 11 succeeded, 0 failed, 0 skipped, 19 left" in error["message"]
+    assert f"--resume {replay['replay']}" in error["hint"]
+    assert len(untouched) == 19
+    assert (again.code, "--resume" in again.err) == (4, True)
+    assert (resumed.code, resumed.json["replayed"], resumed.json["left"]) == (0, 30, 0)
     assert {present(fresh, job_id).round for job_id in dead} == {2}
 
 

@@ -254,4 +254,6 @@ def _options(replay: Replay) -> ReplayOptions:
 def _go_on(replay: Replay) -> str:
     if replay.state in ("interrupted", "stopped"):
         return f"go on with 'aijobs deadletter replay --resume {replay.id}'"
+    if replay.state == "running":
+        return f"if nobody carries it out: 'aijobs deadletter replay --resume {replay.id}', a minute later"
     return "make a new one with --preview"
