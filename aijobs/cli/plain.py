@@ -67,8 +67,17 @@ def cell(value: object) -> str:
             return clean(str(value.value))
         case float():
             return f"{value:g}"
+        case Mapping():
+            return ", ".join(f"{clean(str(name))} {_inner(one)}" for name, one in value.items()) or "-"
+        case list() | tuple():
+            return ", ".join(map(_inner, value)) or "-"
         case _:
             return clean(str(value))
+
+
+def _inner(value: object) -> str:
+    """A value inside of another one."""
+    return f"({cell(value)})" if isinstance(value, Mapping) else cell(value)
 
 
 def duration(value: timedelta) -> str:
@@ -94,12 +103,31 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join(map(pad, row, widths)).rstrip() for row in table]
 
 
-def blocks(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The same table for a narrow terminal: one `name: value` line a cell, an empty line between rows."""
-    lines: list[str] = []
-    for row in rows:
-        lines += ["", *(f"{name}: {value}" for name, value in zip(columns, row, strict=True))]
-    return lines[1:]
+def folded(columns: Sequence[str], rows: Iterable[Sequence[str]], room: int) -> list[str]:
+    """The same table for a narrow terminal: what does not fit goes on below, under its own heading.
+
+    A column that is wider than *room* by itself gets a line of its own, which the terminal wraps.
+    """
+    table = [list(columns), *(list(row) for row in rows)]
+    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    parts = _parts(widths, room)
+    return [
+        "  " * bool(number) + "  ".join(map(pad, row[start:end], widths[start:end])).rstrip()
+        for row in table
+        for number, (start, end) in enumerate(parts)
+    ]
+
+
+def _parts(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Where a row is folded: spans of columns that fit side by side."""
+    starts, taken = [0], 0
+    for index, cells in enumerate(widths):
+        indent = 2 * (len(starts) > 1)
+        if index > starts[-1] and indent + taken + cells > room:
+            starts.append(index)
+            taken = 0
+        taken += cells + 2
+    return list(zip(starts, [*starts[1:], len(widths)], strict=True))
 
 
 def to_json(value: object, *, indent: int | None = None, ascii_only: bool = False) -> str:

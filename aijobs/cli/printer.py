@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TextIO
 
-from aijobs.cli.plain import aligned, blocks, cell, clean, clean_lines, to_json, width
+from aijobs.cli.plain import aligned, cell, clean, clean_lines, folded, to_json, width
 from aijobs.cli.progress import Bar, Lines, Progress, Silent, bar
 from aijobs.core.clock import Clock
 from aijobs.core.errors import AijobsError, ConfigError, UsageError
@@ -81,7 +81,7 @@ class Printer:
         self.emit_record(document, plain)
         if not self.json and not self._is_terminal(self._out):
             self._write("")
-        self._out.flush()
+        self.flush()
 
     @contextmanager
     def live(self) -> Iterator[Callable[[Sequence[str]], None]]:
@@ -118,10 +118,14 @@ class Printer:
 
     def raw(self, text: str) -> None:
         """Our own text, which holds no data (a generated file); written byte for byte."""
-        self._out.write(text)
+        with written():
+            self._out.write(text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
-        """A table, drawn on a terminal that is wide enough, plain text elsewhere. *empty* is said of none."""
+        """A table: drawn on a terminal that is wide enough, folded on a narrow one, plain text elsewhere.
+
+        *empty* is said of none.
+        """
         cells = [[cell(value) for value in row] for row in rows]
         if not cells:
             if empty:
@@ -139,7 +143,8 @@ class Printer:
 
     def flush(self) -> None:
         """Let whoever reads our output have what is printed so far; a long command says it is ready."""
-        self._out.flush()
+        with written():
+            self._out.flush()
 
     # --- Talk -------------------------------------------------------------------------------------
 
@@ -205,10 +210,11 @@ class Printer:
     # --- Private ----------------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
-        self._out.write(text + "\n")
+        with written():
+            self._out.write(text + "\n")
 
     def _talk(self, text: str) -> None:
-        self._out.flush()
+        self.flush()
         if self._bar is not None:
             self._bar.say(clean(text))
             return
@@ -230,7 +236,7 @@ class Printer:
 
         console = Console(file=self._out, markup=False, highlight=False, emoji=False)
         if max(map(width, aligned(columns, cells))) + 2 > console.width:
-            self._write("\n".join(blocks(columns, cells)))
+            self._write("\n".join(folded(columns, cells, console.width)))
             return
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in columns:
@@ -238,6 +244,38 @@ class Printer:
         for row in cells:
             table.add_row(*map(Text, row))
         console.print(table)
+
+
+class UnwritableError(AijobsError):
+    """Standard output takes nothing more: a full disk behind it, mostly."""
+
+    kind = "output"
+
+
+@contextmanager
+def written() -> Iterator[None]:
+    """Make of an output that fails one clear error, and let what is still to come go nowhere.
+
+    Raises UnwritableError. A pipe that nobody reads any more is no fault, and stays BrokenPipeError.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        why = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise UnwritableError(
+            f"cannot write to standard output: {why}",
+            hint="what was to be done may be done: look before again",
+        ) from None
+
+
+def discard_output() -> None:
+    """Let all further output, the interpreter's last flush too, go nowhere instead of failing."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
 
 
 def error_document(error: AijobsError) -> dict[str, object]:

@@ -8,6 +8,7 @@ import typer
 
 from aijobs.cli.app import build
 from aijobs.cli.context import Context
+from aijobs.cli.printer import UnwritableError, discard_output, written
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import AijobsError, Interrupted, UsageError
 
@@ -29,14 +30,25 @@ def run(
     chance: Chance | None = None,
 ) -> int:
     """Run one command line and return its exit code."""
+    _open_streams()
     context = Context(environ=environ, clock=clock, chance=chance)
     try:
         code = _run(list(argv), context)
-        sys.stdout.flush()
+        with written():
+            sys.stdout.flush()
+    except UnwritableError as error:
+        return _report(error, argv, context)
     except BrokenPipeError:
-        _stop_writing()
+        discard_output()
         return BROKEN_PIPE
     return code
+
+
+def _open_streams() -> None:
+    """Give the program the standard streams that its caller has closed; nobody reads them."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # kept open
 
 
 def _run(argv: list[str], context: Context) -> int:
@@ -92,18 +104,14 @@ def _report(error: AijobsError, argv: Sequence[str], context: Context) -> int:
 def _report_bug(error: Exception, argv: Sequence[str], context: Context) -> int:
     import traceback
 
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next((one for one in reversed(frames) if not one.filename.startswith("<")), frames[-1])
     where = f"{os.path.basename(last.filename)}:{last.lineno}"  # noqa: PTH119
-    if context.flags.get("verbose"):
+    if context.flags.get("verbose") or not {"-v", "--verbose"}.isdisjoint(argv):
         from aijobs.core.redaction import redact
 
-        print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            indent = " " * (len(line) - len(line.lstrip()))
+            print(indent + redact(line), file=sys.stderr)
     hint = "this is a bug in aijobs; -v shows where it comes from"
     return _report(UnexpectedError(f"unexpected {type(error).__name__} at {where}", hint=hint), argv, context)
-
-
-def _stop_writing() -> None:
-    """Let the interpreter's last flush go nowhere instead of failing."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)

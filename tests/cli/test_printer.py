@@ -102,6 +102,9 @@ def test_json_times_end_in_z_and_spans_are_seconds() -> None:
         (timedelta(days=2, hours=3), "2d3h"),
         (timedelta(milliseconds=1250), "1.25s"),
         (0.25, "0.25"),
+        ({"tokens": {"left": 5, "reset": None}, "by": "x\x1b[2J"}, "tokens (left 5, reset -), by x\\e[2J"),
+        (["a", 1], "a, 1"),
+        ({}, "-"),
     ],
 )
 def test_a_cell_shows_unknown_apart_from_zero(value: object, shown: str) -> None:
@@ -144,12 +147,31 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[3" not in screen.out
 
 
-def test_a_terminal_too_narrow_for_the_table_gets_one_line_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_wider_than_the_terminal_is_folded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = Screen(terminal=True, columns=16, monkeypatch=monkeypatch)
+
+    screen.printer.table(
+        ("ID", "USER", "NOTE", "AT"), [("1", "安娜🎉", "failed", "09:12"), ("2", "bo", "ok", None)]
+    )
+
+    assert screen.out.splitlines() == [
+        "ID  USER",
+        "  NOTE    AT",
+        "1   安娜🎉",
+        "  failed  09:12",
+        "2   bo",
+        "  ok      -",
+    ]
+
+
+def test_a_column_wider_than_the_terminal_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(terminal=True, columns=20, monkeypatch=monkeypatch)
 
-    screen.printer.table(("ID", "NOTE"), [("1", "a longer note than fits"), ("2", "short")])
+    screen.printer.table(("", "ID", "NOTE"), [("ok", "1", "a longer note than fits")])
 
-    assert screen.out.splitlines() == ["ID: 1", "NOTE: a longer note than fits", "", "ID: 2", "NOTE: short"]
+    assert screen.out.splitlines() == ["    ID", "  NOTE", "ok  1", "  a longer note than fits"]
 
 
 def test_a_dumb_terminal_gets_plain_text() -> None:
