@@ -317,3 +317,22 @@ def test_enqueue_loads_only_what_it_needs(tmp_path: Path) -> None:
     loaded = _loaded("-q", "enqueue", "demo", environ=environ)
 
     assert loaded & HEAVY <= {"pydantic", "sqlalchemy", "yaml", "asyncio"}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("aijobs enq", ["enqueue"]), ("aijobs inspect --statu", ["--status"]), ("aijobs db u", ["upgrade"])],
+)
+def test_a_shell_completes_commands_and_options(
+    words: str, offered: list[str], run_bare: CommandLine
+) -> None:
+    environ = {
+        "_AIJOBS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")),
+    }  # fmt: skip
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'aijobs'; import aijobs.__main__ as m; m.main()"],
+        env=run_bare.process_environ(environ), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
