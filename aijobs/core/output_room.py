@@ -25,6 +25,4 @@ def has_room(request: Mapping[str, object], times: int, *, factor: float, most: 
 
 
 def _more(limit: int, times: int, factor: float, most: int) -> int:
-    room = most / limit if limit > 0 else 1.0
-    wanted = min(factor**times, max(1.0, room))  # never a float beyond what the limit can grow to
-    return max(limit, min(most, math.ceil(limit * wanted)))
+    return max(limit, min(most, math.ceil(limit * factor**times)))

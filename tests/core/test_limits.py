@@ -121,3 +121,14 @@ def test_why_a_type_or_a_user_is_held_back_is_said_in_words():
     assert tally.blocked_user("t", "ana") == "user ana runs the limit of 1 of type t"
     assert tally.blocked_user("t", "bo") is None
     assert tally.capped_users("t") == {"ana"}
+
+
+def test_a_provider_that_lets_so_many_calls_through_gets_so_many_and_no_more() -> None:
+    limits = Limits(types={"t": TypeLimits(provider="p"), "u": TypeLimits(provider="q", concurrency=2)})
+    tally = Tally(limits, starts={"p": (2, "p: slow start")})
+    waiting = [Candidate(f"{kind}{n}", kind, "ana", 0, n) for kind in ("t", "u") for n in range(4)]
+
+    chosen = choose(waiting, tally, 10)
+
+    assert sorted(one.id for one in chosen) == ["t0", "t1", "u0", "u1"]
+    assert tally.blocked_type("t") == "p: slow start"
