@@ -62,7 +62,7 @@ class Doctor:
             settings=self.settings,
             limits=limits_of(self.settings),
             has_result=jobs.has_result(tx, job_id),
-            running=claims.running(tx),
+            running=claims.running(tx, parked=self.settings.concurrency.parked == "counted"),
             providers=[provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)],
             workers=[worker_seen(one, now, self.settings.worker.lease) for one in workers.listed(tx)],
             switches=switches.in_force(tx, now),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from aijobs.core.errors import AijobsError, NotFound
-from aijobs.core.settings import Settings
+from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.core.signature import Headers, Refusal, Refused, Verified, verify
 from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Coordinator, Received
@@ -52,11 +52,19 @@ class Intake:
     contradicts: bool = False
 
 
+def _speaks_openai(provider: ProviderSettings) -> bool:
+    """Whether its event types are OpenAI's; of others any event with an id is a reason to look."""
+    if provider.webhook_kind is not None:
+        return provider.webhook_kind == "openai"
+    return provider.kind in (Kind.OPENAI_RESPONSES, Kind.OPENAI_CHAT, Kind.SIMULATOR)
+
+
 class Webhooks:
     """The intake of one configuration."""
 
     def __init__(self, coordinator: Coordinator, settings: Settings) -> None:
         self.coordinator = coordinator
+        self._only_final = {name for name, one in settings.providers.items() if _speaks_openai(one)}
         self._tolerances = {name: one.webhook_tolerance for name, one in settings.providers.items()}
         self._keys = {
             name: tuple(decode_key(secret.get_secret_value()) for secret in provider.webhook_secret)
@@ -77,7 +85,8 @@ class Webhooks:
         """
         verified = self._verified(provider, headers, body)
         event_type, provider_job_id, happened_at = _event(body)
-        concerns_a_job = event_type in _FINAL_EVENTS and provider_job_id is not None
+        heeded = provider not in self._only_final or event_type in _FINAL_EVENTS
+        concerns_a_job = heeded and provider_job_id is not None
         now = self.coordinator.clock.now()
         received: Received = self.coordinator.receive(
             Delivery(

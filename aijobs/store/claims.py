@@ -70,6 +70,7 @@ _RUNNING = (
     .where(_c.status == Status.PROCESSING.value)
     .group_by(_c.type, _c.user, _c.provider)
 )
+_RUNNING_HERE = _RUNNING.where(_c.parked_at.is_(None))
 _IN_FLIGHT = (
     select(_c.provider, func.count())
     .where(_c.status == Status.PROCESSING.value, _c.parked_at.is_(None), _c.provider.is_not(None))
@@ -176,9 +177,12 @@ def waiting_users(tx: Connection, type_name: str, after: str | None, limit: int)
     return list(tx.execute(query, values).scalars())
 
 
-def running(tx: Connection) -> list[Running]:
-    """What runs now, by type, user and provider; an expired lease counts until it is found lost."""
-    return [Running(*row) for row in tx.execute(_RUNNING)]
+def running(tx: Connection, *, parked: bool = True) -> list[Running]:
+    """What runs now, by type, user and provider; an expired lease counts until it is found lost.
+
+    Without *parked*, what providers do in the background is left out.
+    """
+    return [Running(*row) for row in tx.execute(_RUNNING if parked else _RUNNING_HERE)]
 
 
 def in_flight(tx: Connection) -> dict[str, int]:

@@ -132,14 +132,87 @@ def test_the_walk_past_a_crowd_of_capped_users_finds_the_one_behind_it(store, us
     assert claim_some(coordinator, 10) == []
 
 
-def test_the_claim_counts_what_a_provider_does_in_the_background(store, clock):
-    coordinator = limited(store, concurrency=1)
-    enqueue(coordinator, "a", "b")
+@pytest.mark.parametrize(
+    ("limits", "users"),
+    [
+        ({"concurrency": 1}, ["a", "b"]),
+        ({"per_user": 1}, ["a", "a"]),
+        ({"per_user": 1}, ["", ""]),
+        ({"concurrency_section": {"global": 1, "per_user": None}}, ["a", "b"]),
+        ({"concurrency_section": {"global": None, "per_user": 1}}, ["a", "a"]),
+    ],
+)
+def test_the_claim_counts_what_a_provider_does_in_the_background(store, clock, limits, users):
+    coordinator = limited(store, **limits)
+    enqueue(coordinator, *users)
     job = claim_one(coordinator)
     parked = Parked(provider_job_id="r1", poll_at=clock.now() + timedelta(seconds=30))
     coordinator.finish([ended(job, parked)])
 
     assert claim_some(coordinator, 5) == []
+
+
+def test_where_parked_jobs_are_free_they_leave_their_place_to_others(store, clock):
+    section = {"global": 1, "per_user": None, "parked": "free"}
+    coordinator = limited(store, concurrency_section=section)
+    enqueue(coordinator, "a", "b")
+    job = claim_one(coordinator)
+    running = claim_some(coordinator, 5)
+    parked = Parked(provider_job_id="r1", poll_at=clock.now() + timedelta(seconds=30))
+    coordinator.finish([ended(job, parked)])
+
+    assert running == []
+    assert len(claim_some(coordinator, 5)) == 1
+
+
+def test_those_without_a_user_share_one_limit_and_names_differ_by_case(store):
+    coordinator = limited(store, per_user=2)
+    enqueue(coordinator, *["", "Ana", "ana"] * 3)
+
+    claimed = claim_some(coordinator, 20)
+
+    assert Counter(one.job.user for one in claimed) == {"": 2, "Ana": 2, "ana": 2}
+
+
+def test_under_a_lowered_limit_nothing_starts_until_enough_has_ended(store):
+    enqueue(limited(store), *["ana"] * 7)
+    at_work = claim_some(limited(store, per_user=5), 20)
+    lowered = limited(store, per_user=2)
+
+    started = []
+    for one in at_work:
+        started.append(len(claim_some(lowered, 20)))
+        assert succeed(lowered, one.job).applied
+
+    assert len(at_work) == 5
+    assert started == [0, 0, 0, 0, 1]
+    assert len(claim_some(lowered, 20)) == 1
+
+
+def test_a_limit_of_nothing_starts_nothing_and_lets_what_runs_end(store):
+    enqueue(limited(store), "ana", "ana")
+    at_work = claim_one(limited(store))
+    paused = limited(store, per_user=0)
+
+    assert claim_some(paused, 5) == []
+    assert succeed(paused, at_work).applied
+    assert claim_some(paused, 5) == []
+
+
+def test_the_slot_of_a_dead_worker_is_free_when_its_lease_is_found_lost_and_not_before(store, clock):
+    coordinator = limited(store, per_user=1)
+    enqueue(coordinator, "ana", "ana")
+    (lost,) = claim_some(coordinator, 5)
+
+    clock.advance(LEASE - timedelta(microseconds=1))
+    assert coordinator.rescue(limit=10).found == 0
+    assert claim_some(coordinator, 5) == []
+    clock.advance(timedelta(microseconds=1))
+    assert claim_some(coordinator, 5) == []
+    assert coordinator.rescue(limit=10).repaired == 1
+
+    (after,) = claim_some(coordinator, 5)
+    assert after.job.id != lost.job.id
 
 
 def test_a_limit_holds_when_two_workers_claim_at_the_same_instant(store):

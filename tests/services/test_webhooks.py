@@ -262,3 +262,20 @@ def test_how_late_a_delivery_is_goes_by_the_event_however_often_it_was_sent(
 
 def bucket_of(seconds: int) -> str:
     return json.dumps({"le": "0.1" if seconds == 0 else f"{seconds}", "provider": "p"}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "outcome"),
+    [
+        ("openai", "video.done", "ignored"),
+        ("standard-webhooks", "video.done", "accepted"),
+        ("standard-webhooks", "response.completed", "accepted"),
+    ],
+)
+def test_of_other_providers_any_event_with_an_id_is_a_reason_to_look(store, clock, kind, event, outcome):
+    providers = {"p": PROVIDERS["p"] | {"webhook_kind": kind}}
+    settings = settings_of(providers=providers)
+    webhooks = Webhooks(Coordinator(store, settings, chance=seeded_chance(1)), settings)
+    parked(webhooks.coordinator, clock)
+
+    assert deliver(webhooks, kind=event).outcome == outcome

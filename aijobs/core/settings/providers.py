@@ -52,6 +52,7 @@ _ONLY_FOR = MappingProxyType(
         "api_key": _REMOTE | {_K.SIMULATOR},
         "auth_header": _REMOTE,
         "webhook_secret": _REMOTE | {_K.SIMULATOR},
+        "webhook_kind": _REMOTE | {_K.SIMULATOR},
         "organization": _OPENAI,
         "project": _OPENAI,
         "headers": _REMOTE,
@@ -114,6 +115,10 @@ class ProviderSettings(Section):
     webhook_secret: Annotated[
         SigningSecrets, Field(description="what signs its webhooks; a list while it is rotated")
     ] = ()
+    webhook_kind: Annotated[
+        Literal["openai", "standard-webhooks"] | None,
+        Field(description="openai: its final events; standard-webhooks: any event whose data.id is a job's"),
+    ] = None
     webhook_tolerance: Annotated[Interval, Field(description="how old a delivery may be")] = timedelta(
         minutes=5
     )

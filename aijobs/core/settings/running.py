@@ -1,7 +1,7 @@
 """How the machinery runs: workers, limits, time budgets, how long things are kept."""
 
 from datetime import date, timedelta
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -19,10 +19,14 @@ from aijobs.core.settings.fields import (
 
 
 class Concurrency(Section):
-    """How many jobs run at once over all workers. What runs in the background at a provider counts too."""
+    """How many jobs run at once over all workers."""
 
     global_: Annotated[Slots | None, Field(alias="global", description="in all; 0 pauses everything")] = None
     per_user: Annotated[Slots | None, Field(description="for one user, over all types; 0 pauses")] = None
+    parked: Annotated[
+        Literal["counted", "free"],
+        Field(description="whether what runs in the background at a provider counts in all limits"),
+    ] = "counted"
 
 
 class WorkerSettings(Section):

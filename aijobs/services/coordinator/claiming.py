@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from aijobs.core.limits import Candidate, Limits, Tally, TypeLimits, choose
+from aijobs.core.limits import Candidate, Limits, Running, Tally, TypeLimits, choose
 from aijobs.core.model import Job
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses, SwitchKind, types_of
@@ -85,9 +85,7 @@ class Claiming:
         gates = self.gates.look(tx, {provider for provider, _ in routes.values()}, now)
         if self.limits.any:
             claims.lock(tx)
-        tally = Tally(
-            self._limits_along(routes), claims.running(tx) if self.limits.any else (), starts=_starts(gates)
-        )
+        tally = Tally(self._limits_along(routes), self._running(tx), starts=_starts(gates))
         chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
         leased: dict[str, Job] = {}
         for (provider, model), ids in _by_route(chosen, routes).items():
@@ -104,6 +102,12 @@ class Claiming:
         for one in claimed:
             totals.observe(QUEUE_WAIT, now - (one.due_at or now), type=one.type)
         rollups.add(tx, totals, shard_of(worker), now)
+
+    def _running(self, tx: Tx) -> list[Running]:
+        """What counts in the limits; nothing needs counting where there is none."""
+        if not self.limits.any:
+            return []
+        return claims.running(tx, parked=self.settings.concurrency.parked == "counted")
 
     def _choose(
         self,
