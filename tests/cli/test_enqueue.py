@@ -1,5 +1,6 @@
 """`aijobs enqueue` of one job: inputs, keys, times, and what it answers."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -345,6 +346,35 @@ def test_keys_that_differ_are_different(one: str, other: str, run_cli: CommandLi
     second = run_cli("enqueue", "demo", "--key", other, "--json").json
 
     assert first["id"] != second["id"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('{"b":1,"a":[1.10,-0.0,1E5]}', '{"b":1,"a":[1.1,-0.0,100000.0]}'),
+        ('{"n":9007199254740993}', '{"n":9007199254740993}'),
+        ('{"n":-123456789012345678901234567890}', '{"n":-123456789012345678901234567890}'),
+        ('{"t":"a\\u0000b \\\\u0000 \\u00e9\\ud83d\\ude00"}', '{"t":"a\\u0000b \\\\u0000 é😀"}'),
+    ],
+)
+def test_each_database_gives_an_input_back_in_the_same_bytes(
+    given: str, kept: str, run_cli: CommandLine, store: Store
+) -> None:
+    job_id = run_cli("enqueue", "demo", "--input", given, "--json").json["id"]
+
+    with store.read() as tx:
+        assert jobs.payloads_of(tx, [job_id]) == {job_id: kept}
+    assert json.loads(kept) == run_cli("inspect", job_id, "--reveal", "--json").json["input"]
+
+
+@pytest.mark.parametrize("number", ["1e400", "1e-400", "0.1000000000000000055", "9" * 5000])
+def test_a_number_that_would_come_back_as_another_is_refused(
+    number: str, run_cli: CommandLine, store: Store
+) -> None:
+    result = run_cli("enqueue", "demo", "--input", f'{{"n":{number}}}')
+
+    assert (result.code, _all(store)) == (2, [])
+    assert "--input: n: a number" in result.err
 
 
 @pytest.mark.parametrize(
