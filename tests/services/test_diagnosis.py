@@ -56,12 +56,12 @@ class Stage:
         self.job(kind, **changes)
         return claim_one(self.coordinator)
 
-    def throw(self, scope, value="on") -> None:
+    def throw(self, scope, value="on", lasting=None) -> None:
         from aijobs.store import switches
 
         switch = Switch(
             kind=SwitchKind.PAUSE, scope=scope, value=value, actor="ana", reason="maintenance",
-            set_at=self.clock.now(),
+            set_at=self.clock.now(), expires_at=self.clock.now() + lasting if lasting else None,
         )  # fmt: skip
         with self.store.write() as tx:
             switches.throw(tx, switch)
@@ -411,3 +411,41 @@ def test_claims_are_not_disturbed_by_looking(stage):
     stage.whole()
 
     assert [claim.job.id for claim in claim_some(stage.coordinator, 2)] == [job]
+
+
+@pytest.mark.parametrize(
+    ("scope", "value", "option"),
+    [(ALL, "on", "--all"), ("t", "on", "t"), (BELOW_PRIORITY, "5", "--below-priority")],
+)
+def test_a_pause_is_told_with_who_until_when_and_the_command_that_ends_it(stage, scope, value, option):
+    job = stage.job()
+    stage.throw(scope, value, lasting=timedelta(hours=2))
+
+    told = [Doctor(stage.store, stage.settings).job(job), Doctor(stage.store, stage.settings).system()]
+
+    for one in told:
+        evidence = next(finding.evidence for finding in one.findings if not finding.ok)
+        assert "ana" in evidence
+        assert "maintenance" in evidence
+        assert "until 2026-01-01T02:00:00Z" in evidence
+        assert f"aijobs resume {option} --reason '...'" in one.next_steps
+
+
+def test_a_provider_that_is_held_is_told_with_its_next_probe_and_how_to_reset_it(stage):
+    provider_held(stage)
+
+    told = Doctor(stage.store, stage.settings).system()
+
+    assert "aijobs provider reset p --reason '...'" in told.next_steps
+
+
+def test_a_dead_letter_is_told_with_what_was_said_and_what_takes_its_cause_away(stage):
+    stage.job()
+    job = claim_one(stage.coordinator)
+    fail(stage.coordinator, job, ErrorClass.AUTH)
+
+    told = Doctor(stage.store, stage.settings).job(job.id)
+
+    assert "after 1 attempt: " in told.summary
+    assert told.next_steps[1].startswith("mend the key behind providers.p.api_key")
+    assert told.next_steps[-1] == f"aijobs retry {job.id} --reason '...'"

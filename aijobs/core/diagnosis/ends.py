@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from aijobs.core.diagnosis.findings import Finding, Layer, ago, layer_of, many
 from aijobs.core.diagnosis.snapshot import JobSnapshot, NotificationSeen
+from aijobs.core.diagnosis.steps import cures, provider_steps
 from aijobs.core.model import Execution, Status
 
 OVERDUE = timedelta(minutes=5)
@@ -28,14 +29,16 @@ def _call(s: JobSnapshot) -> Iterator[Finding]:
 def _died(s: JobSnapshot, told: str) -> Finding:
     job = s.job
     layer = layer_of(job.last_error_class, job.last_error_code)
-    steps = [f"aijobs deadletter show {job.id}"]
-    if layer is Layer.PROVIDER and job.provider:
+    steps = [f"aijobs deadletter show {job.id}", *cures(job)]
+    if s.provider is not None and s.provider.allowed == 0:
+        steps += provider_steps(s.provider)
+    elif layer is Layer.PROVIDER and job.provider:
         steps.append(f"aijobs provider show {job.provider}")
     error = " ".join(part for part in (job.last_error_class, job.last_error_code) if part)
     return Finding(
         check="attempts",
         ok=False,
-        evidence=f"it became a dead letter ({error}) after {job.attempts} of {job.max_attempts}: {told}",
+        evidence=f"it became a dead letter ({error}) after {many(job.attempts, 'attempt')}: {told}",
         since=job.finished_at,
         layer=layer,
         next_steps=(*steps, f"aijobs retry {job.id} --reason '...'"),
@@ -51,6 +54,7 @@ def _told(one: Execution) -> str:
     parts += [f"{name} {value}" for name, value in ids if value]
     if one.maybe_billed and one.error_class:
         parts.append("maybe billed")
+    parts += [one.message] if one.message and one.error_class else []
     return ", ".join(parts)
 
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 from aijobs.core.diagnosis.ends import ENDS
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, layer_of, many
 from aijobs.core.diagnosis.snapshot import DeliverySeen, JobSnapshot, NotificationSeen
+from aijobs.core.diagnosis.steps import pause_of, provider_steps, until
 from aijobs.core.limits import Tally
 from aijobs.core.model import Status
-from aijobs.core.switches import ALL, BELOW_PRIORITY, Pauses, SwitchKind
+from aijobs.core.switches import Pauses
 from aijobs.core.timeouts import longest_timeout
 
 __all__ = ["DeliverySeen", "JobSnapshot", "NotificationSeen", "diagnose_job"]
@@ -117,18 +118,13 @@ def _due(s: JobSnapshot) -> Iterator[Finding]:
 def _paused(s: JobSnapshot) -> Iterator[Finding]:
     if not s.waiting:
         return
-    pauses = Pauses.of(s.switches, s.now)
-    why = pauses.why(s.job.type, s.job.priority)
-    if why is None:
+    kept = pause_of(Pauses.of(s.switches, s.now), s.switches, s.job.type, s.job.priority)
+    if kept is None:
         yield Finding(check="pause", ok=True, evidence="no pause keeps it")
         return
-    scope = ALL if pauses.everything else s.job.type if s.job.type in pauses.types else BELOW_PRIORITY
-    switch = next(one for one in s.switches if one.kind is SwitchKind.PAUSE and one.scope == scope)
-    option = {ALL: "--all", BELOW_PRIORITY: f"--below-priority {pauses.below}"}.get(scope, s.job.type)
-    by = f"by {switch.actor}: {switch.reason}" if scope != ALL else f"by {switch.actor}"
     yield Finding(
-        check="pause", ok=False, evidence=f"{why} ({by})", since=switch.set_at, layer=Layer.QUEUE,
-        next_steps=(f"aijobs resume {option} --reason '...'", "aijobs switch list"),
+        check="pause", ok=False, evidence=kept.why, since=kept.since, layer=Layer.QUEUE,
+        next_steps=(kept.resume, "aijobs switch list"),
     )  # fmt: skip
 
 
@@ -140,14 +136,13 @@ def _provider(s: JobSnapshot) -> Iterator[Finding]:
         yield Finding(check="provider", ok=True, evidence=f"{seen.name} may be called: {seen.reason}")
         return
     metered = seen.reason.startswith("rate ")
-    until = f", until {seen.again_at:%Y-%m-%dT%H:%M:%SZ}" if seen.again_at else ""
     yield Finding(
         check="provider",
         ok=False,
-        evidence=f"{seen.name} is not called now: {seen.reason}{until}",
+        evidence=f"{seen.name} is not called now: {seen.reason}{until(seen.again_at)}",
         since=seen.since,
         layer=Layer.QUEUE if metered else Layer.PROVIDER,
-        next_steps=(f"aijobs provider show {seen.name}", f"aijobs provider reset {seen.name} --reason '...'"),
+        next_steps=provider_steps(seen),
     )
 
 

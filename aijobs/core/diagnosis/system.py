@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, many
+from aijobs.core.diagnosis.steps import pause_of, provider_steps, until
 from aijobs.core.overview import Overview, ProviderSeen
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
@@ -31,7 +32,7 @@ def diagnose_system(snapshot: SystemSnapshot) -> Diagnosis:
 
 def _store(s: SystemSnapshot) -> Iterator[Finding]:
     total = s.overview.total
-    counts = f"{total.waiting} wait, {total.running} run, {total.parked} are parked, {total.held} held"
+    counts = f"{total.waiting} wait, {total.running} run, {total.parked} parked, {total.held} held"
     yield Finding(check="store", ok=True, evidence=f"{s.store}: {counts}")
 
 
@@ -67,14 +68,15 @@ def _pauses(s: SystemSnapshot) -> Iterator[Finding]:
     seen = s.overview
     pauses = Pauses.of(seen.switches, seen.now)
     for name, load in seen.loads.items():
-        why = pauses.why(name, 0)
-        if why and load.ready:
+        kept = pause_of(pauses, seen.switches, name, 0)
+        if kept and load.ready:
             yield Finding(
                 check=f"pause {name}",
                 ok=False,
-                evidence=f"{why}; of type {name} {many(load.ready, 'job')} ready",
+                evidence=f"{kept.why}; of type {name} {many(load.ready, 'job')} ready",
+                since=kept.since,
                 layer=Layer.QUEUE,
-                next_steps=("aijobs switch list", "aijobs resume"),
+                next_steps=("aijobs switch list", kept.resume),
             )
 
 
@@ -140,10 +142,10 @@ def _provider(one: ProviderSeen) -> Finding:
     return Finding(
         check=f"provider {one.name}",
         ok=well,
-        evidence=f"{one.name} {state}: {one.reason}",
+        evidence=f"{one.name} {state}: {one.reason}" + ("" if well else until(one.again_at)),
         since=one.since,
         layer=None if well else Layer.PROVIDER,
-        next_steps=() if well else (f"aijobs provider show {one.name}",),
+        next_steps=() if well else provider_steps(one),
     )
 
 
@@ -188,7 +190,11 @@ def _stuck(s: SystemSnapshot) -> Iterator[Finding]:
 def _dead_letters(s: SystemSnapshot) -> Iterator[Finding]:
     seen = s.overview
     count = sum(seen.dead_letters.values())
-    text = f"{many(count, 'dead letter')} open" if count else "no dead letter is open"
+    text = (
+        f"{many(count, 'dead letter')} open: see aijobs deadletter list"
+        if count
+        else "no dead letter is open"
+    )
     yield Finding(check="dead letters", ok=True, evidence=text, since=seen.oldest_dead_letter_at)
 
 

@@ -1,0 +1,70 @@
+"""What to do about what checks find, in words and commands that several of them give."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+
+from aijobs.core.model import ErrorClass, Job
+from aijobs.core.overview import ProviderSeen
+from aijobs.core.switches import ALL, BELOW_PRIORITY, Pauses, Switch, SwitchKind
+
+_E = ErrorClass
+_CURES = MappingProxyType(
+    {
+        _E.NETWORK: "see that the workers reach providers.{provider}.base_url",
+        _E.AUTH: "mend the key behind providers.{provider}.api_key, and restart the workers",
+        _E.PERMISSION: "let the key of {provider} use this model, at the provider",
+        _E.QUOTA_EXHAUSTED: "raise the budget at {provider}",
+        _E.NOT_FOUND: "check types.{type}.model and providers.{provider}.base_url",
+        _E.OUTPUT_TRUNCATED: "raise the output limit in types.{type}.request",
+        _E.CONTEXT_LENGTH: "shorten the input, or give type {type} a model with a larger context",
+        _E.CONTENT_POLICY: "change the prompt of type {type} or the input: the same request is refused again",
+        _E.INVALID_REQUEST: "change types.{type} or the input: the same request is refused again",
+        _E.INTERNAL: "look at the log of the worker that had it",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A pause that keeps a job: why, since when, and the command that ends it."""
+
+    why: str
+    since: datetime
+    resume: str
+
+
+def pause_of(pauses: Pauses, switches: Sequence[Switch], type_name: str, priority: int) -> Kept | None:
+    """The pause among *switches* that keeps a job of that type and priority, if one does."""
+    why = pauses.why(type_name, priority)
+    if why is None:
+        return None
+    scope = ALL if pauses.everything else type_name if type_name in pauses.types else BELOW_PRIORITY
+    switch = next(one for one in switches if one.kind is SwitchKind.PAUSE and one.scope == scope)
+    by = f"by {switch.actor}" if scope == ALL else f"by {switch.actor}: {switch.reason}"
+    option = {ALL: "--all", BELOW_PRIORITY: "--below-priority"}.get(scope, type_name)
+    return Kept(
+        why=f"{why} ({by}){until(switch.expires_at)}",
+        since=switch.set_at,
+        resume=f"aijobs resume {option} --reason '...'",
+    )
+
+
+def until(end: datetime | None) -> str:
+    """`, until ...` when it ends by itself."""
+    return f", until {end:%Y-%m-%dT%H:%M:%SZ}" if end else ""
+
+
+def provider_steps(seen: ProviderSeen) -> tuple[str, ...]:
+    """What to type about a provider that is not called."""
+    return f"aijobs provider show {seen.name}", f"aijobs provider reset {seen.name} --reason '...'"
+
+
+def cures(job: Job) -> list[str]:
+    """What takes away the cause of the last error, where only a person can."""
+    known = {one.value for one in _CURES}
+    if job.last_error_class not in known:
+        return []
+    cure = _CURES[_E(job.last_error_class)]
+    return [cure.format(provider=job.provider or "its provider", type=job.type)]
