@@ -293,6 +293,49 @@ def test_an_idle_worker_is_there_when_a_delayed_job_becomes_due(database_url: st
     store.close()
 
 
+def test_a_busy_worker_is_there_when_a_delayed_job_becomes_due(database_url: str, chance: Chance) -> None:
+    store, latch = open_store(database_url, create=True), Latch()
+    (running_one,) = enqueue(store, chance)
+    ids = enqueue(store, chance, run_at=store.clock.now() + timedelta(milliseconds=400))
+
+    async def answer(call: Call) -> Reply:
+        if call.job_id == running_one:
+            await latch.passed()
+        return Done(result="1")
+
+    with running(store, ScriptedProvider(answer), poll=timedelta(hours=1)):
+        eventually(lambda: statuses(store, ids) == {Status.SUCCEEDED})
+        latch.open.set()
+    store.close()
+
+
+def test_a_job_that_is_due_but_paused_does_not_make_the_worker_spin(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    enqueue(store, chance, run_at=clock.now() + timedelta(seconds=5))
+    pause_all(store, clock)
+    clock.advance(seconds=10)
+    coordinator = Watched(store, settings_of(), chance=chance)
+    beats: list[object] = []
+
+    with running(store, coordinator=coordinator, poll=timedelta(hours=1)) as one:
+        eventually(lambda: idle(one))
+        before = len(coordinator.claims)
+        one.crew.keeper._beat = beats.append
+        eventually(lambda: len(beats) >= 5)
+        looked = len(coordinator.claims) - before
+
+    assert looked <= 3
+
+
+def pause_all(store: Store, clock: ManualClock, scope: str = ALL, value: str = "") -> None:
+    pause = Switch(
+        kind=SwitchKind.PAUSE, scope=scope, value=value, actor="test", reason="test", set_at=clock.now()
+    )  # fmt: skip
+    with store.write() as tx:
+        switches.throw(tx, pause)
+
+
 def test_without_a_wake_up_the_next_look_finds_the_job(
     store: Store, chance: Chance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,11 +460,7 @@ def test_drain_does_not_wait_for_what_a_person_has_paused(
     store: Store, clock: ManualClock, chance: Chance, scope: str, value: str
 ) -> None:
     ids = enqueue(store, chance)
-    pause = Switch(
-        kind=SwitchKind.PAUSE, scope=scope, value=value, actor="test", reason="test", set_at=clock.now()
-    )  # fmt: skip
-    with store.write() as tx:
-        switches.throw(tx, pause)
+    pause_all(store, clock, scope, value)
 
     report = drain(store)
 

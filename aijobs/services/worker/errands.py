@@ -25,6 +25,7 @@ class Errand:
     repair: bool = False
     cancels: bool = False
     claim: ClaimRequest | None = None
+    ahead: bool = False  # find out when the next job becomes due; a claim that comes back empty does so too
     drain: bool = False  # ask whether anything is left when the claim comes back empty
 
 
@@ -70,6 +71,8 @@ class Errands:
                     answer.cancels = leases.cancels_asked(tx, self._worker)
             if errand.claim is not None:
                 self._claim(errand, errand.claim, answer)
+            elif errand.ahead:
+                answer.next_due = self._coordinator.next_start()
         except SchemaMismatch:
             raise
         except StoreError as fault:
@@ -133,9 +136,9 @@ class Errands:
     def _claim(self, errand: Errand, request: ClaimRequest, answer: Answer) -> None:
         answer.until = self._keeper.until()  # before the transaction: never later than the store's own
         answer.claims = self._coordinator.claim(request)
-        if sum(not claim.resume for claim in answer.claims) >= request.slots > 0:
-            return
+        if answer.claims:
+            return  # they are to start now; whoever asks looks ahead when that is done
         answer.next_due = self._coordinator.next_start()
-        if errand.drain and not answer.claims:
+        if errand.drain:
             with self._store.read() as tx:
                 answer.drained = self.draining.done(tx, self._coordinator.clock.now())

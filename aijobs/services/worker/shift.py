@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime
 from functools import partial
 
 from aijobs.core.clock import Chance, Clock
@@ -69,6 +69,7 @@ class Shift:
         self._started = 0
         self._hungry = True
         self._closing = False
+        self._ahead_due = False
         self._cancels_due = False
         self._suspects: frozenset[Key] = frozenset()
         self._asides: set[asyncio.Task[None]] = set()
@@ -158,8 +159,10 @@ class Shift:
         claim = self._claim_request(now)
         repair = not self._closing and now >= self._next_repair
         cancels = self._cancels_due and bool(self._running) and now >= self._next_cancel_look
-        if not (self._ended or claim or repair or cancels):
+        ahead = self._ahead_due and not self._closing
+        if not (self._ended or claim or repair or cancels or ahead):
             return None
+        self._ahead_due = False
         if claim is not None and claim.slots > 0:
             self._hungry = False  # whoever wakes us from here on has seen something this claim may not see
         if repair:
@@ -170,8 +173,9 @@ class Shift:
         ends, self._ended, self._urgent = self._ended, [], False
         drain = self._options.drain and not self._running
         return Errand(
-            ends=ends, retried=self._retried, repair=repair, cancels=cancels, claim=claim, drain=drain
-        )
+            ends=ends, retried=self._retried, repair=repair, cancels=cancels, claim=claim, ahead=ahead,
+            drain=drain,
+        )  # fmt: skip
 
     def _claim_request(self, now: float) -> ClaimRequest | None:
         if self._closing:
@@ -229,6 +233,8 @@ class Shift:
             self._hungry |= bool(answer.finished)
         elif answer.fault is None:
             self._plan_next_look(errand.claim, answer, now)
+        if answer.next_due is not None:
+            self._look_when_due(answer.next_due, now)
         if answer.until is not None and answer.claims:
             self._keeper.hold([(claim.job.id, claim.job.lock_token) for claim in answer.claims], answer.until)
             self._begin(answer.claims)
@@ -261,10 +267,14 @@ class Shift:
         resumed = sum(claim.resume for claim in answer.claims)
         started = len(answer.claims) - resumed
         self._hungry |= 0 < asked.slots <= started or 0 < (asked.resume_slots or 0) <= resumed
-        pause = self._options.poll
-        if answer.next_due is not None:
-            pause = min(pause, max(answer.next_due - self._clock.now(), timedelta(0)))
-        self._next_look = now + pause.total_seconds()
+        self._ahead_due = not self._hungry and bool(answer.claims)
+        self._next_look = now + self._options.poll.total_seconds()
+
+    def _look_when_due(self, due: datetime, now: float) -> None:
+        """What is due already and was not claimed waits for something else: for that there is the poll."""
+        pause = (due - self._clock.now()).total_seconds()
+        if pause > 0:
+            self._next_look = min(self._next_look, now + pause)
 
     def _tell_repairs(self, answer: Answer) -> None:
         if answer.rescued.repaired:
