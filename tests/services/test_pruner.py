@@ -127,6 +127,18 @@ def test_a_job_whose_key_still_lives_stays_so_that_a_repeat_finds_it(store, coor
     assert removed(pruner.run()) == {"succeeded jobs": 1}
 
 
+def test_the_id_of_a_pruned_job_goes_to_no_other(store, coordinator, pruner, clock):
+    gone = finished(coordinator)
+    clock.advance(DAYS_30)
+    pruner.run()
+
+    made = coordinator.enqueue(new_job(), actor="t").job
+
+    assert made.id != gone.id
+    with store.read() as tx:
+        assert jobs.get(tx, gone.id) is None
+
+
 def test_a_job_somebody_has_yet_to_be_told_about_stays(store, chance, clock):
     settings = settings_of(types={"t": {"provider": "p", "notify": ["ops"]}}, notify={"ops": {"kind": "log"}})
     coordinator = Coordinator(store, settings, chance=chance)
