@@ -123,11 +123,18 @@ def _store(patient: Patient) -> Iterator[Finding]:
         patient.condition = seen = condition_of(store)
         with store.read() as tx:
             patient.records = workers.listed(tx)
+            lost = schema.missing(tx)
     except AijobsError as error:
         yield Finding(check="store", ok=False, evidence=error.message, hint=error.hint)
         return
     yield Finding(check="store", ok=True, evidence=f"{store.location}, {store.dialect} {seen.version}")
-    yield Finding(check="schema", ok=True, evidence=f"version {schema.HEAD}, as this program needs it")
+    whole = "whole, as this program needs it" if not lost else f"but it lacks {', '.join(lost)}"
+    yield Finding(
+        check="schema",
+        ok=not lost,
+        evidence=f"version {schema.HEAD}, {whole}",
+        hint="restore a backup: somebody removed them",
+    )
 
 
 def _disk(patient: Patient) -> Iterator[Finding]:
@@ -139,7 +146,8 @@ def _disk(patient: Patient) -> Iterator[Finding]:
     yield Finding(
         check="journal",
         ok=seen.journal_mode == "wal" and bool(seen.durable),
-        evidence=f"mode {seen.journal_mode}, " + ("synchronous" if seen.durable else "not synchronous"),
+        evidence=f"mode {seen.journal_mode}, a commit "
+        + ("survives a loss of power" if seen.durable else "may be lost with the power"),
         hint="the file system does not support SQLite's write-ahead log: use a local disk",
     )
     yield Finding(

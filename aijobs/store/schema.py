@@ -111,22 +111,23 @@ def check(url: str) -> Checked:
     from aijobs.store import engine
 
     with closing(engine.open_store(url)) as store, store.read() as tx:
-        return Checked(location=store.location, version=HEAD, missing=_missing(tx))
+        return Checked(location=store.location, version=HEAD, missing=missing(tx))
 
 
-def _missing(tx: Connection) -> tuple[str, ...]:
+def missing(tx: Connection) -> tuple[str, ...]:
+    """The tables, columns and indexes that a store of this version should have and this one lacks."""
     found = inspect(tx)
     present = set(found.get_table_names())
-    missing = []
+    lost = []
     for table in metadata.sorted_tables:
         if table.name not in present:
-            missing.append(f"table {table.name}")
+            lost.append(f"table {table.name}")
             continue
         columns = {column["name"] for column in found.get_columns(table.name)}
         indexes = {index["name"] for index in found.get_indexes(table.name)}
-        missing += [f"column {table.name}.{c.name}" for c in table.columns if c.name not in columns]
-        missing += sorted(f"index {i.name}" for i in table.indexes if i.name not in indexes)
-    return tuple(missing)
+        lost += [f"column {table.name}.{c.name}" for c in table.columns if c.name not in columns]
+        lost += sorted(f"index {i.name}" for i in table.indexes if i.name not in indexes)
+    return tuple(lost)
 
 
 def _create(store: "Store") -> bool:

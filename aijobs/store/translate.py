@@ -132,6 +132,8 @@ def code_of(error: BaseException) -> str | None:
 def _meaning(error: Exception) -> tuple[_Meaning, str | None]:
     code = code_of(error)
     if code is not None:
+        if code == "SQLITE_ERROR" and _lacks_something(error):
+            return _OTHER_SCHEMA, code
         for prefix, meaning in (*_SQLITE, *_POSTGRESQL):
             if code.startswith(prefix):
                 return meaning, code
@@ -142,6 +144,12 @@ def _meaning(error: Exception) -> tuple[_Meaning, str | None]:
     if code is None and _is_operational(error):
         return _GONE, code
     return _UNKNOWN, code
+
+
+def _lacks_something(error: Exception) -> bool:
+    # SQLite has no code of its own for it, and its message is only looked at: it is not passed on.
+    text = str(getattr(error, "orig", None) or error)
+    return text.startswith(("no such table: ", "no such column: "))
 
 
 def _is_operational(error: Exception) -> bool:

@@ -109,7 +109,7 @@ def test_a_fresh_store_is_well(run_cli: CommandLine, store: Store) -> None:
     if store.dialect == "postgresql":
         assert checks["listener"]["evidence"] == "notifications arrive"
     else:
-        assert checks["journal"]["evidence"] == "mode wal, synchronous"
+        assert checks["journal"]["evidence"] == "mode wal, a commit survives a loss of power"
 
 
 def test_waiting_jobs_without_a_worker_are_wrong(run_cli: CommandLine) -> None:
