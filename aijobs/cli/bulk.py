@@ -174,6 +174,8 @@ def _complain(context: Context, tally: Tally, number: int, error: AijobsError) -
 
 def _summarise(context: Context, tally: Tally) -> None:
     summary: dict[str, Any] = tally.counts()
+    if not any(summary.values()):
+        context.printer.warn("there was no line to enqueue")
     if tally.refused:
         reason = AijobsError(
             "nothing was enqueued: some lines are wrong", hint="--keep-going takes the others"

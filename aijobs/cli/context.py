@@ -132,6 +132,13 @@ def _without_plugins() -> Iterator[None]:
             os.environ["PYDANTIC_DISABLE_PLUGINS"] = kept
 
 
+def unknown_type(context: Context, name: str | None) -> str:
+    """What to add to an empty answer when no type of that name is configured: it may be a typing mistake."""
+    if name is None or name in context.settings.types:
+        return ""
+    return f"; no type named {name!r} is configured (there are: {', '.join(sorted(context.settings.types))})"
+
+
 def context_of(ctx: typer.Context) -> Context:
     """Our context out of typer's."""
     return cast("Context", ctx.obj)

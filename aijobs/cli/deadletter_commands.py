@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from aijobs.cli.command import notes
-from aijobs.cli.context import Context, context_of
+from aijobs.cli.context import Context, context_of, unknown_type
 from aijobs.cli.inspect_command import inspect
 from aijobs.cli.options import (
     Actor,
@@ -55,9 +55,10 @@ def deadletter_list(
     with context.store.read() as tx:
         found = dead_letters.find(tx, wanted, limit)
         kinds = dead_letters.groups(tx, wanted)
+    empty = f"no {'' if state == 'any' else state + ' '}dead letters" + unknown_type(context, type_name)
     context.printer.emit(
         {"dead_letters": [_shape(one) for one in found], "groups": [group_shape(one) for one in kinds]},
-        lambda: _print(context, found, kinds),
+        lambda: _print(context, found, kinds, empty=empty),
     )
 
 
@@ -102,7 +103,8 @@ def deadletter_close(
     found = select_all(context, wanted, everything=everything)
     if preview:
         context.printer.emit(
-            {"would_close": [_shape(one) for one in found]}, lambda: _print(context, found, ())
+            {"would_close": [_shape(one) for one in found]},
+            lambda: _print(context, found, (), empty="no dead letters"),
         )
         return 0
     if not found:
@@ -204,12 +206,12 @@ def _say(context: Context, closed: Sequence[str], refused: Sequence[tuple[str, s
     )
 
 
-def _print(context: Context, found: Sequence[DeadLetter], kinds: Sequence[Group]) -> None:
+def _print(context: Context, found: Sequence[DeadLetter], kinds: Sequence[Group], *, empty: str) -> None:
     rows = [
         (one.job_id, one.type, one.user, _error(one), one.attempts, one.at, one.state, one.reason)
         for one in found
     ]
-    context.printer.table(_COLUMNS, rows, empty="no dead letters")
+    context.printer.table(_COLUMNS, rows, empty=empty)
     if len(kinds) > 1 or sum(kind.count for kind in kinds) > len(found):
         context.printer.section("by kind")
         context.printer.table(

@@ -181,7 +181,7 @@ def _print(
         printer.body(result)
     elif waited and job.status is not Status.SUCCEEDED:
         why = f": {job.last_error_class}" if job.last_error_class else ""
-        printer.warn(f"job {job.id} is {job.status}{why}; see aijobs inspect {job.id}")
+        printer.warn(f"job {job.id} is {job.status}{why}; see aijobs diagnose {job.id}")
     elif not duplicate and after is not None and sys.stderr.isatty():
         printer.say(f"{job.type} job accepted; see aijobs inspect {job.id}")
 

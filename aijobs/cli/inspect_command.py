@@ -9,12 +9,13 @@ import typer
 
 from aijobs.cli import words
 from aijobs.cli.command import notes
-from aijobs.cli.context import Context, context_of
+from aijobs.cli.context import Context, context_of, unknown_type
 from aijobs.cli.options import ErrorClassFilter, KeyFilter, Limit, Since, TypeFilter, UserFilter
 from aijobs.cli.plain import instant
 from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import NotFound, UsageError
+from aijobs.core.ids import is_id
 from aijobs.core.model import Job, Status
 from aijobs.core.timeline import timeline
 from aijobs.services.shapes import JOB_FIELDS, job_shape
@@ -77,6 +78,10 @@ def inspect(
         return
     if reveal:
         raise UsageError("--reveal goes with JOB only")
+    if after is not None and not is_id(after):
+        raise UsageError(
+            f"--after: {after!r} is no cursor", hint="the page before ends with it (next_cursor)"
+        )
     from aijobs.store.jobs import Filter
 
     wanted = Filter(
@@ -124,7 +129,9 @@ def _list(context: Context, wanted: "Filter", *, limit: int, after: str | None) 
     def plain() -> None:
         if wanted.since:
             context.printer.say(f"created since {instant(wanted.since)}")
-        context.printer.table(_COLUMNS, map(_row, found), empty="no jobs")
+        context.printer.table(
+            _COLUMNS, map(_row, found), empty="no jobs" + unknown_type(context, wanted.type)
+        )
         if cursor:
             context.printer.say(f"there are more: --after {cursor}")
 

@@ -89,9 +89,8 @@ def _usage(error: typer.TyperException) -> AijobsError:
     command = getattr(getattr(error, "ctx", None), "command_path", "aijobs")
     alike = getattr(error, "possibilities", None)
     hint = f"did you mean {' or '.join(alike)}?" if alike else f"{command} --help"
-    return UsageError(
-        str(getattr(error, "message", "")) if alike else error.format_message().rstrip("."), hint=hint
-    )
+    message = str(getattr(error, "message", "")) if alike else error.format_message().rstrip(".")
+    return UsageError(message.replace(": Value error, ", ": "), hint=hint)
 
 
 def _report(error: AijobsError, argv: Sequence[str], context: Context) -> int:

@@ -29,7 +29,7 @@ from aijobs.cli.options import (
 )
 from aijobs.cli.progress import Progress
 from aijobs.core.durations import Rate, format_duration, parse_rate
-from aijobs.core.errors import StoreError, UsageError
+from aijobs.core.errors import Conflict, StoreError, UsageError
 from aijobs.core.replaying import Check, ReplayOptions
 from aijobs.services.replay import Outcome, Plan, PlannedGroup, Planner, Runner, RunReport
 from aijobs.store import replays
@@ -129,7 +129,8 @@ def replay_list(ctx: typer.Context) -> None:
     ]  # fmt: skip
     names = ("replay", "state", "planned", "running", "succeeded", "failed", "skipped", "actor", "created_at",
              "stopped_because")  # fmt: skip
-    columns = ("REPLAY", "STATE", "PLANNED", "RUNNING", "SUCCEEDED", "FAILED", "SKIPPED", "BY", "MADE", "WHY")
+    columns = ("REPLAY", "STATE", "PLANNED", "RUNNING", "SUCCEEDED", "FAILED", "SKIPPED", "BY", "MADE",
+               "STOPPED BECAUSE")  # fmt: skip
     context.printer.emit(
         {"replays": [dict(zip(names, row, strict=True)) for row in rows]},
         lambda: context.printer.table(columns, rows, empty="no replays"),
@@ -209,8 +210,10 @@ def _print_plan(context: Context, plan: Plan) -> None:
     printer.table(
         ("TYPE", "ERROR", "COUNT", "REPLAYABLE", "OLDEST", "NEWEST", "VERDICT"),
         [(g.type, g.error_class, g.count, g.replayable, g.oldest, g.newest, g.verdict) for g in plan.groups],
-        empty="no dead letters",
+        empty="no open dead letters: nothing to replay",
     )
+    if not plan.groups:
+        return
     if plan.checks:
         printer.section("checks")
         rows = [("ok" if check.ok else "BAD", check.check, check.evidence) for check in plan.checks]
@@ -231,6 +234,8 @@ def _print_plan(context: Context, plan: Plan) -> None:
     )
     if plan.replayable:
         printer.say(f"to run exactly this: aijobs deadletter replay --plan {plan.id}")
+    if plan.blocked:
+        printer.say("what to do about what is BAD: aijobs diagnose")
 
 
 def _sizes(batches: Sequence[int]) -> str:
@@ -243,11 +248,16 @@ def _sizes(batches: Sequence[int]) -> str:
 
 def _carry_out(context: Context, replay_id: str, actor: str, *, fresh: bool, yes: bool) -> int:
     runner = _runner(context, actor)
-    if fresh:
-        runner.check_fresh(replay_id)
+    check = runner.check_fresh if fresh else runner.check_resumable
+    check(replay_id)
     with context.store.read() as tx:
         before = replays.progress(tx, replay_id)
     left = before.planned + before.replayed
+    if fresh and not left:
+        raise Conflict(
+            f"plan {replay_id} has no job that can be replayed",
+            hint="take the cause away (aijobs diagnose says how), then make a new plan with --preview",
+        )
     if not context.printer.confirm(f"Replay {left} dead letters?", yes=yes):
         return 1
     skipped: list[Outcome] = []

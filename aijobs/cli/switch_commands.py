@@ -41,7 +41,7 @@ def pause(
     What runs goes on to its end, and what a provider works on is still followed. Jobs wait where they are.
     """
     context = context_of(ctx)
-    scopes = _scopes(types, everything=everything, below=below_priority is not None)
+    scopes = _scopes(types, everything=everything, below=below_priority is not None, verb="pause")
     span = positive_duration(lasting, "--for")
     made = _switching(context).pause(
         scopes, below=below_priority, actor=context.actor(actor), reason=reason, lasting=span
@@ -59,9 +59,11 @@ def resume(
     below_priority: BelowAny = False,
     actor: Actor = None,
 ) -> None:  # fmt: skip
-    """End a pause."""
+    """End a pause. After --below-priority its number may follow, as it was given to `pause`."""
     context = context_of(ctx)
-    scopes = _scopes(types, everything=everything, below=below_priority)
+    if below_priority and types and len(types) == 1 and types[0].removeprefix("-").isdecimal():
+        types = None
+    scopes = _scopes(types, everything=everything, below=below_priority, verb="resume")
     ended = _switching(context).resume(
         scopes, below=below_priority, actor=context.actor(actor), reason=reason
     )
@@ -117,12 +119,12 @@ def _switching(context: Context) -> Switching:
     return Switching(context.store, context.settings)
 
 
-def _scopes(types: Sequence[str] | None, *, everything: bool, below: bool) -> list[str]:
+def _scopes(types: Sequence[str] | None, *, everything: bool, below: bool, verb: str) -> list[str]:
     """The scopes that were named; exactly one of the three ways to name them."""
     if sum((bool(types), everything, below)) != 1:
         raise UsageError(
             "say what: job types, --below-priority, or --all (one of them)",
-            hint="aijobs pause summarize --reason '...'",
+            hint=f"aijobs {verb} summarize --reason '...'",
         )
     return [ALL] if everything else list(dict.fromkeys(types or []))
 

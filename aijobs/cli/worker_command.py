@@ -91,6 +91,8 @@ def worker(
     served = (metrics_host, metrics_port) if metrics_port else None
     report = _run(context, options_of, as_json=log_format is LogFormat.JSON, served=served)
     _print(context, report)
+    if drain and report.stopped_by is None:
+        _say_what_is_left(context)
     if report.stopped_by == "SIGINT":
         return Interrupted.exit_code
     return 1 if drain and report.dead_letter else 0
@@ -128,6 +130,20 @@ def _run(
         )
         with metrics_served(context, store, lambda: worker.settings, at=served):
             return worker.run()
+
+
+def _say_what_is_left(context: Context) -> None:
+    """After a drain: what it could not run, or ran in vain, and where to look."""
+    from aijobs.services.statistics import Statistics
+
+    overview = Statistics(context.store, context.settings).overview()
+    waiting, held, dead = overview.total.waiting, overview.total.held, sum(overview.dead_letters.values())
+    if waiting:
+        context.printer.say(f"still waiting: {waiting}; why: aijobs diagnose")
+    if held:
+        context.printer.say(f"held for a person: {held}; see aijobs inspect --held")
+    if dead:
+        context.printer.say(f"open dead letters: {dead}; see aijobs deadletter list")
 
 
 def _print(context: Context, report: "WorkerReport") -> None:

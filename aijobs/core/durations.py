@@ -20,8 +20,8 @@ LONGEST = timedelta(days=36_500)
 """No duration may be longer (a hundred years), so that `now + duration` is always a date."""
 
 _DURATION = re.compile(
-    r"(?:(?P<d>[0-9]{1,9})d)?(?:(?P<h>[0-9]{1,9})h)?(?:(?P<m>[0-9]{1,9})m)?"
-    r"(?:(?P<s>[0-9]{1,9})s)?(?:(?P<ms>[0-9]{1,12})ms)?"
+    r"(?:(?P<d>[0-9]{1,15})d)?(?:(?P<h>[0-9]{1,15})h)?(?:(?P<m>[0-9]{1,15})m)?"
+    r"(?:(?P<s>[0-9]{1,15})s)?(?:(?P<ms>[0-9]{1,15})ms)?"
 )
 _RATE = re.compile(r"([0-9]{1,9})/([smhd])")
 _INSTANT = re.compile(
@@ -39,7 +39,9 @@ def parse_duration(text: str) -> timedelta:
     if match is None:
         raise ValueError(_duration_fault(text))
     parts = {unit: int(number) for unit, number in match.groupdict().items() if number}
-    total = sum((_UNITS[unit] * min(number, 10**14) for unit, number in parts.items()), timedelta(0))
+    if any(number > LONGEST // _UNITS[unit] for unit, number in parts.items()):
+        raise ValueError(f"{text!r} is too long: at most {LONGEST.days}d")
+    total = sum((_UNITS[unit] * number for unit, number in parts.items()), timedelta(0))
     if total > LONGEST:
         raise ValueError(f"{text!r} is too long: at most {LONGEST.days}d")
     return total

@@ -69,7 +69,10 @@ def test_a_file_that_was_named_must_be_there(run_bare: CommandLine) -> None:
     result = run_bare("config", "check", environ={"AIJOBS_CONFIG": "gone.yaml"})
 
     assert result.code == 2
-    assert result.err == "error: gone.yaml: no such file\n"
+    assert result.err.splitlines() == [
+        "error: gone.yaml: no such file",
+        "hint: aijobs config init --output FILE writes one to start from",
+    ]
 
 
 def test_check_warns_apart_from_faults(run_bare: CommandLine, tmp_path: Path) -> None:

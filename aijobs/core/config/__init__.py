@@ -13,10 +13,12 @@ from aijobs.core.config.across import look_across, look_closely
 from aijobs.core.config.document import Document, read
 from aijobs.core.config.handover import Handover
 from aijobs.core.config.source import UnreadableError, read_text
-from aijobs.core.errors import ConfigError
+from aijobs.core.errors import ConfigError, ConfigFault
 from aijobs.core.settings import Settings
 
 __all__ = ["load"]
+
+_UNSET = "set the variable, or write ${NAME:-default} in the file"
 
 
 def load(
@@ -36,8 +38,13 @@ def load(
     if thorough:
         look_closely(document)
     if document.faults or settings is None:
-        raise ConfigError(sorted(document.faults, key=lambda fault: (fault.line, fault.column)))
+        faults = sorted(document.faults, key=lambda fault: (fault.line, fault.column))
+        raise ConfigError(faults, hint=_UNSET if any(_names_unset(fault) for fault in faults) else None)
     return settings.read_from(path)
+
+
+def _names_unset(fault: ConfigFault) -> bool:
+    return fault.message.startswith("environment variable ")
 
 
 def _document(path: Path | None, environ: Mapping[str, str]) -> Document:
@@ -46,7 +53,8 @@ def _document(path: Path | None, environ: Mapping[str, str]) -> Document:
     try:
         return read(read_text(path), file=str(path), environ=environ)
     except UnreadableError as error:
-        raise ConfigError([error.fault]) from None
+        hint = "aijobs config init --output FILE writes one to start from" if not path.exists() else None
+        raise ConfigError([error.fault], hint=hint) from None
 
 
 def _settings(document: Document, path: Path | None) -> Settings | None:

@@ -61,8 +61,8 @@ class Plan:
 
     @property
     def blocked(self) -> bool:
-        """Whether a check failed, or nothing can be replayed."""
-        return self.replayable == 0 or any(not check.ok for check in self.checks)
+        """Whether a check failed, or none of what was found can be replayed."""
+        return (self.replayable == 0 and bool(self.groups)) or any(not check.ok for check in self.checks)
 
 
 class Planner:

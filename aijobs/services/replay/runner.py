@@ -82,6 +82,13 @@ class Runner:
             )
         return replay
 
+    def check_resumable(self, replay_id: str) -> Replay:
+        """The replay, if it may go on. NotFound; Conflict when it has ended."""
+        replay = self._get(replay_id)
+        if replay.state in ("done", "aborted"):
+            raise Conflict(f"replay {replay_id} is {replay.state}: nothing was changed", hint=_go_on(replay))
+        return replay
+
     def run(self, replay_id: str, *, hear: Hear, stop: threading.Event) -> RunReport:
         """Carry the plan out from where it stands until it is done, stopped, or *stop* is set.
 
