@@ -67,7 +67,9 @@ class PythonAdapter(Foreground):
             if _is_cancelled():
                 raise
             return self._failure(call, error, ErrorClass.INTERNAL, "CancelledError"), Phase.SENT
-        except (Exception, SystemExit) as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # whatever it is, it is the job's: it must not end the worker
             return self._failure(call, error, ErrorClass.INTERNAL, type(error).__name__), Phase.SENT
 
     async def _run(self, target: Target, call: Call) -> Any:
@@ -87,7 +89,7 @@ class PythonAdapter(Foreground):
 
     def _failure(self, call: Call, error: BaseException, error_class: ErrorClass, code: str) -> Failure:
         own = isinstance(error, CannotLoad | InvalidInput)
-        text = str(error) if own else f"{type(error).__name__}{_place(error)}: {error}"
+        text = str(error) if own else f"{type(error).__name__}{_place(error)}: {_words(error)}"
         echo = json.dumps(call.input, ensure_ascii=False, default=str)
         message = redact(text, secrets=self._secrets, echo_of=echo)
         return Failure(error_class=error_class, code=code, message=message)
@@ -124,6 +126,13 @@ def _is_cancelled() -> bool:
     """Whether the task itself is being cancelled, as opposed to something the function waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"it cannot be printed ({type(broken).__name__})"
 
 
 def _place(error: BaseException) -> str:

@@ -98,6 +98,35 @@ async def times_out_by_itself(data: object) -> object:
     raise TimeoutError("the other system")
 
 
+def interrupts(data: object) -> object:
+    raise KeyboardInterrupt
+
+
+async def coroutine_interrupts(data: object) -> object:
+    raise KeyboardInterrupt
+
+
+class _OfItsOwn(BaseException):
+    """What no `except Exception` catches."""
+
+
+def raises_its_own(data: object) -> object:
+    raise _OfItsOwn("mine")
+
+
+def raises_a_group(data: object) -> object:
+    raise BaseExceptionGroup("several", [KeyboardInterrupt(), ValueError("one")])
+
+
+class _UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises_the_unprintable(data: object) -> object:
+    raise _UnprintableError
+
+
 async def cancels_itself(data: object) -> object:
     raise asyncio.CancelledError
 
@@ -216,6 +245,11 @@ def test_a_value_that_json_lacks_fails_for_good() -> None:
         ("stops", "RuntimeError"),
         ("times_out_by_itself", "TimeoutError"),
         ("cancels_itself", "CancelledError"),
+        ("interrupts", "KeyboardInterrupt"),
+        ("coroutine_interrupts", "KeyboardInterrupt"),
+        ("raises_its_own", "_OfItsOwn"),
+        ("raises_a_group", "BaseExceptionGroup"),
+        ("raises_the_unprintable", "_UnprintableError"),
     ],
 )
 def test_whatever_a_function_raises_is_an_internal_failure_with_its_name_and_place(
