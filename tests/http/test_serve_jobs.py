@@ -110,6 +110,24 @@ def test_the_header_is_a_key_too_and_must_not_contradict(served: Served) -> None
     assert (first.status_code, again.status_code, other.status_code) == (202, 200, 422)
 
 
+def test_the_key_in_the_header_is_utf8_as_it_is_in_the_body(served: Served) -> None:
+    in_body = post(served, key="bestellung-ä-🎉")
+    in_header = served.http.post(
+        "/jobs", json={"type": "t"}, headers={"idempotency-key": "bestellung-ä-🎉".encode()}
+    )
+    no_text = served.http.post("/jobs", json={"type": "t"}, headers={"idempotency-key": b"k\xff"})
+
+    assert (in_header.status_code, in_header.json()["id"]) == (200, in_body.json()["id"])
+    assert (no_text.status_code, no_text.json()["error"]["kind"]) == (422, "usage")
+
+
+def test_two_different_keys_in_two_headers_are_refused(served: Served) -> None:
+    twice = [("idempotency-key", "a"), ("idempotency-key", "b")]
+
+    assert served.http.post("/jobs", json={"type": "t"}, headers=twice).status_code == 422
+    assert served.http.post("/jobs", json={"type": "t"}, headers=[twice[0], twice[0]]).status_code == 202
+
+
 def test_a_key_with_another_input_is_a_conflict(served: Served) -> None:
     post(served, key="k", input={"n": 1})
 

@@ -29,7 +29,7 @@ _LONGEST_REASON = 1000
 async def create(request: Request, serving: Serving) -> Response:
     """Accept a job: 202; 200 when its key was known; never waits for its work."""
     values = await _values(request, serving)
-    key = request.headers.get("idempotency-key")
+    key = _key(request)
     if key is not None and values.setdefault("key", key) != key:
         raise UsageError("the header Idempotency-Key and key in the body contradict each other")
     answer, stale = await serving.threads.run(lambda: _accept(values, serving))
@@ -71,6 +71,17 @@ async def cancel(request: Request, serving: Serving) -> Response:
 def state_of(job: Job) -> dict[str, object]:
     """The job as lists have it, and whether it was asked to stop."""
     return job_shape(job) | {"cancel_requested_at": job.cancel_requested_at}
+
+
+def _key(request: Request) -> str | None:
+    """The key in the header: one, and UTF-8 like the keys of every other way in."""
+    given = dict.fromkeys(request.headers.getlist("idempotency-key"))
+    if len(given) > 1:
+        raise UsageError("the header Idempotency-Key stands there twice, with different keys")
+    try:
+        return next((text.encode("latin-1").decode() for text in given), None)
+    except UnicodeDecodeError:
+        raise UsageError("the header Idempotency-Key is not UTF-8 text") from None
 
 
 async def _values(request: Request, serving: Serving, *, optional: bool = False) -> dict[str, object]:
