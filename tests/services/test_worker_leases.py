@@ -1,6 +1,7 @@
 """Leases: kept while the job runs, lost for good when somebody else has it."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -440,6 +441,39 @@ def test_a_lease_that_cannot_be_renewed_in_time_is_given_up(
         assert cancelled == []
         clock.advance(LEASE)
         eventually(lambda: cancelled == [job_id])
+
+
+def test_a_lease_is_given_up_in_time_although_its_renewal_hangs(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    job_id, cancelled, hang = enqueue(store, chance), [], threading.Event()
+
+    async def answer(call: Call) -> Reply:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(call.job_id)
+        raise AssertionError
+
+    class Hanging(Coordinator):
+        def renew(self, leases: Any, until: Any) -> Any:
+            hang.wait(20)
+            return super().renew(leases, until)
+
+    coordinator = Hanging(store, settings_of(), chance=chance)
+    with running(store, ScriptedProvider(answer), coordinator=coordinator) as one:
+        eventually(lambda: one.provider.calls)
+        clock.advance(LEASE)
+        eventually(lambda: cancelled == [job_id])
+        hang.set()
+
+
+def test_leases_of_jobs_that_have_ended_are_let_go(store: Store, chance: Chance) -> None:
+    job_ids = [enqueue(store, chance) for _ in range(3)]
+
+    with running(store) as one:
+        eventually(lambda: one.so_far.succeeded == len(job_ids))
+        eventually(lambda: not one.crew.keeper._held)
 
 
 def test_what_was_begun_under_a_lost_lease_is_cancelled_at_the_provider(

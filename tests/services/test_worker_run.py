@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Enqueued, Finished
 from aijobs.services.worker import WorkerOptions, crew
+from aijobs.services.worker.shift import GATHER_ENDS, GATHER_SECONDS, Shift
 from aijobs.store import jobs, switches, workers
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
@@ -242,6 +244,24 @@ def test_an_attempt_that_ends_alone_is_written_while_others_go_on(store: Store, 
         latch.open.set()
 
 
+@pytest.mark.parametrize(
+    ("state", "ripe_at"),
+    [
+        ({}, 10 + GATHER_SECONDS),
+        ({"_running": {}}, 0),  # nobody else will end soon
+        ({"_ended": [None] * GATHER_ENDS}, 0),
+        ({"_urgent": True}, 0),  # a provider's id must be saved before anything else
+        ({"_closing": True}, 0),
+    ],
+)
+def test_ends_wait_a_moment_for_others_unless_there_is_a_reason_not_to(
+    state: dict[str, Any], ripe_at: float
+) -> None:
+    plain = {"_urgent": False, "_closing": False, "_running": {1: 1}, "_ended": [None], "_ended_since": 10.0}
+
+    assert Shift._ripe_at(cast("Shift", SimpleNamespace(**(plain | state)))) == ripe_at
+
+
 # --- Waking ---------------------------------------------------------------------------------------
 
 
@@ -270,7 +290,12 @@ def test_a_wake_up_that_comes_during_an_empty_claim_is_not_lost(store: Store, ch
             found = super().claim(request)
             if not ids:
                 look = one.crew.shift.look
-                one.crew.shift.look = lambda: (look(), heard.set())  # type: ignore[method-assign]
+
+                def note() -> None:
+                    look()
+                    heard.set()
+
+                one.crew.shift.look = note  # type: ignore[method-assign]
                 ids.extend(enqueue(store, chance))
                 eventually(heard.is_set)
             return found

@@ -1,7 +1,9 @@
 """Stopping a worker, and cancelling what it runs."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +14,12 @@ from aijobs.core.errors import Interrupted
 from aijobs.core.log_events import LogEvent
 from aijobs.core.model import Done, Reply, Status
 from aijobs.providers.contract import Call
-from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator
+from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished
+from aijobs.services.worker.attempt import Attempt, Stop
 from aijobs.services.worker.crew import Crew
 from aijobs.store.engine import Store
 from aijobs.store.wake import Wake
-from tests.support.jobs import history, new_job, present, settings_of
+from tests.support.jobs import claim_some, history, new_job, present, settings_of
 from tests.support.wait import eventually
 from tests.support.workers import Heard, Latch, ScriptedProvider, make_worker, running
 
@@ -144,6 +147,47 @@ def test_a_job_that_refuses_to_be_cancelled_is_handed_back_over_its_head(
         eventually(lambda: present(store, job_id).status is Status.PENDING)
         stubborn_may_end.set()
         assert one.ended().handed_back == 1
+
+
+def test_what_such_a_job_answers_afterwards_is_ignored(store: Store, chance: Chance) -> None:
+    (job_id,) = enqueue(store, chance)
+    may_answer, answered = threading.Event(), threading.Event()
+
+    async def late(call: Call) -> Reply:
+        while not may_answer.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        answered.set()
+        return Done(result="1")
+
+    class Slow(Coordinator):
+        """The job answers while it is being handed back."""
+
+        def finish(self, ends: Sequence[Ended]) -> list[Finished]:
+            found = super().finish(ends)
+            may_answer.set()
+            eventually(answered.is_set)
+            return found
+
+    coordinator = Slow(store, settings_of(), chance=chance)
+    with running(store, ScriptedProvider(late), coordinator=coordinator, grace=timedelta(0)) as one:
+        eventually(lambda: one.provider.calls)
+        one.worker.stop()
+        report = one.ended()
+
+    assert (report.handed_back, report.lost, report.succeeded) == (1, 0, 0)
+    assert present(store, job_id).status is Status.PENDING
+
+
+def test_the_first_reason_to_stop_stands(store: Store, chance: Chance) -> None:
+    coordinator = Coordinator(store, settings_of(), chance=chance)
+    enqueue(store, chance)
+    attempt = Attempt.of(claim_some(coordinator)[0], store.clock.now())
+
+    attempt.interrupt(Stop.CANCELLED, "a person asked")
+    attempt.interrupt(Stop.HANDED_BACK, "the worker stopped")
+
+    assert (attempt.stop, attempt.why) == (Stop.CANCELLED, "a person asked")
 
 
 def test_stopping_before_it_has_begun_ends_it(store: Store) -> None:

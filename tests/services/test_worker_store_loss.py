@@ -117,6 +117,62 @@ def test_no_call_is_started_while_the_store_is_known_to_be_away(
     assert called_while_away == []
 
 
+def test_a_worker_that_stops_while_claims_wait_for_the_store_hands_them_back(
+    store: Store, outage: Outage, chance: Chance
+) -> None:
+    ids = enqueue(store, chance, 2)
+
+    class Claimed(Coordinator):
+        def claim(self, request: ClaimRequest) -> list[Claim]:
+            found = super().claim(request)
+            if found:
+                outage.away.set()
+                one.crew.keeper.renew_soon()
+                eventually(lambda: one.crew.gate.away)
+            return found
+
+    coordinator = Claimed(outage.store, settings_of(), chance=chance)
+    one = make_worker(outage.store, coordinator=coordinator, grace=timedelta(hours=1))
+    one.thread.start()
+    eventually(lambda: one.crew.shift.running == 2)
+    one.worker.stop()
+    eventually(lambda: one.crew.shift.unsaved == 2)
+    outage.away.clear()
+
+    assert one.ended().handed_back == 2
+    assert one.provider.calls == []
+    assert {present(store, job_id).attempts for job_id in ids} == {0}
+
+
+def test_a_store_that_takes_renewals_but_no_results_counts_as_away(store: Store, chance: Chance) -> None:
+    (job_id,) = enqueue(store, chance)
+    full = threading.Event()
+    full.set()
+
+    class Full(Coordinator):
+        """A disk on which a few bytes still fit."""
+
+        def finish(self, ends: Sequence[Ended]) -> list[Finished]:
+            if full.is_set():
+                raise StoreUnreachable("no space is left for the job store")
+            return super().finish(ends)
+
+    with running(store, coordinator=Full(store, settings_of(), chance=chance)) as one:
+        eventually(lambda: one.crew.shift.unsaved == 1)
+        answered: list[bool] = []
+        told = one.crew.store_answered
+
+        def note() -> None:
+            told()
+            answered.append(True)
+
+        one.crew.store_answered = note  # type: ignore[method-assign]
+        eventually(lambda: len(answered) >= 5)
+        assert one.crew.gate.away
+        full.clear()
+        eventually(lambda: present(store, job_id).status is Status.SUCCEEDED)
+
+
 def test_a_result_that_comes_back_too_late_is_refused_by_the_fence(
     store: Store, outage: Outage, clock: ManualClock, chance: Chance
 ) -> None:
