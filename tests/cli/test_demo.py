@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from aijobs.cli import demo_command
-from aijobs.cli.app import build
-from aijobs.cli.context import Context
 from aijobs.services.demo import DemoReport
-from tests.support.command_line import CommandLine, Result
+from tests.support.command_line import CommandLine, Result, parse
 from tests.support.wait import eventually
 
 
@@ -99,17 +97,6 @@ def test_every_command_it_shows_can_be_typed(told: Result) -> None:
     for command in shown:
         parse(command)
     assert len(shown) > 12
-
-
-def parse(command: str) -> None:
-    """Read *command* as the program would, without carrying it out; raises what a wrong one would."""
-    program, *words = shlex.split(command)
-    assert program == "aijobs"
-    group: Any = build()
-    while words and words[0] in getattr(group, "entries", {}):
-        group = group.commands[words.pop(0)]
-    assert not getattr(group, "entries", {}), f"{command}: no such command"
-    group.make_context("aijobs", words, obj=Context(environ={}))
 
 
 @pytest.mark.parametrize("option", [("--config", "x.yaml"), ("--database", "sqlite:///x.db")])

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aijobs.cli.app import build
+from aijobs.cli.context import Context
 from aijobs.cli.program import run
 from aijobs.core.clock import Clock
 
@@ -96,6 +99,18 @@ class CommandLine:
 def command(*args: str) -> list[str]:
     """The words that start `aijobs ARGS...` with this Python."""
     return [sys.executable, "-m", "aijobs", *args]
+
+
+def parse(typed: str) -> None:
+    """Read the line *typed* as the program would, without carrying it out; raises what a wrong one would."""
+    program, *words = shlex.split(typed)
+    assert program == "aijobs"
+    group: Any = build()
+    while words and words[0] in getattr(group, "entries", {}):
+        group = group.commands[words.pop(0)]
+    alone = not getattr(group, "entries", {}) or group.invoke_without_command
+    assert alone, f"{typed}: no such command"
+    group.make_context("aijobs", words, obj=Context(environ={}))
 
 
 @contextmanager

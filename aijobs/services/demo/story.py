@@ -190,7 +190,7 @@ class Demo:
             f"{last.error_class} (HTTP {last.http_status}). Trying again could not help, so it was not tried "
             "again, and it is kept until a person decides.",
             "aijobs deadletter list",
-            f"aijobs deadletter show {job_id}",
+            f"aijobs diagnose {job_id}",
         )
 
     def _revive(self, store: Store) -> None:
