@@ -1,5 +1,6 @@
 """What is known about dead letters and what they depend on, gathered for `core/replaying.py` to judge."""
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -49,7 +50,16 @@ def provider_facts(
         configured=provider is not None,
         has_credentials=provider is None or _has_credentials(provider),
         trouble=trouble_of(state, now),
-        limits=state.last_headers and f"{name} last said: {state.last_headers}",
+        limits=f"{name} last said: {_said(state.last_headers)}" if state.last_headers else None,
+    )
+
+
+def _said(headers: str) -> str:
+    """What the last headers said of the limits, in words: `requests: limit 500, remaining 499`."""
+    return "; ".join(
+        f"{what}: " + ", ".join(f"{name} {value}" for name, value in limit.items())
+        for what, limit in json.loads(headers).items()
+        if isinstance(limit, dict)
     )
 
 
