@@ -15,7 +15,10 @@ from tests.support.wait import eventually
 
 pytestmark = pytest.mark.e2e
 
-COUNT = 200
+COUNT = int(os.environ.get("FLEET_JOBS", "60"))
+"""How many jobs; FLEET_JOBS=200 is the full size."""
+LATENCY = 8 if COUNT > 100 else 4
+"""Seconds the provider works on each: long enough that all are there at once."""
 NEVER = "1h"
 SEEDS = range(int(os.environ.get("FLEET_SEEDS", "2")))
 
@@ -42,7 +45,7 @@ def all_parked(one: Fleet, ids: list[str]) -> None:
 
 
 def test_webhooks_alone_end_every_job(tmp_path: Path, database_url: str) -> None:
-    with fleet(tmp_path, database_url, latency=8, poll=NEVER) as one:
+    with fleet(tmp_path, database_url, latency=LATENCY, poll=NEVER) as one:
         ids = one.enqueue(COUNT)
         one.worker("--concurrency", "10")
 
@@ -51,7 +54,7 @@ def test_webhooks_alone_end_every_job(tmp_path: Path, database_url: str) -> None
 
 
 def test_polling_alone_ends_every_job(tmp_path: Path, database_url: str) -> None:
-    with fleet(tmp_path, database_url, webhooks=False, latency=8) as one:
+    with fleet(tmp_path, database_url, webhooks=False, latency=LATENCY) as one:
         ids = one.enqueue(COUNT)
         one.worker("--concurrency", "10")
 
@@ -62,7 +65,7 @@ def test_polling_alone_ends_every_job(tmp_path: Path, database_url: str) -> None
 def test_polling_and_every_webhook_twice_and_in_reverse_end_every_job_once(
     tmp_path: Path, database_url: str
 ) -> None:
-    with receiver() as kept, fleet(tmp_path, database_url, webhooks=False, latency=8) as one:
+    with receiver() as kept, fleet(tmp_path, database_url, webhooks=False, latency=LATENCY) as one:
         one.simulator.set_webhook(kept.url)
         ids = one.enqueue(COUNT)
         with serving(one.store, settings=one.settings) as served:
