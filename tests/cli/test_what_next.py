@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from aijobs.store.engine import Store
+from aijobs.store.engine import Store, open_store
 from tests.support.command_line import CommandLine
 
 DEAD = "providers: {p: {kind: simulator, fault: '400'}}\ntypes: {t: {provider: p}}\n"
@@ -117,12 +117,14 @@ def test_a_variable_that_is_not_set_is_told_with_what_to_do(run_bare: CommandLin
 
 
 def test_a_store_that_lacks_a_table_is_told_by_the_doctor_and_by_who_needs_it(
-    run_cli: CommandLine, store: Store
+    run_fresh: CommandLine, database_url: str
 ) -> None:
+    store = open_store(database_url, create=True)  # not one that other tests share: a table of it goes
     with store.write() as tx:
         tx.execute(text("DROP TABLE switches"))
+    store.close()
 
-    doctor, listed = run_cli("doctor", "--json"), run_cli("switch", "list")
+    doctor, listed = run_fresh("doctor", "--json"), run_fresh("switch", "list")
 
     schema = next(one for one in json.loads(doctor.out)["checks"] if one["check"] == "schema")
     assert (doctor.code, schema["ok"]) == (1, False)
