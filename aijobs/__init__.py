@@ -1,4 +1,4 @@
-"""aijobs: AI background jobs that are never lost, never run twice in effect, and never stay "thinking" for ever."""
+"""AI background jobs that are never lost, never run twice in effect, and never stay "thinking" for ever."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import the API on first use, so that `import aijobs` costs nothing (the command line counts milliseconds)."""
+    """Import the API on first use, so that `import aijobs` costs the command line nothing."""
     if name == "Jobs":
         from aijobs.services.jobs import Jobs
 

@@ -1,4 +1,4 @@
-"""The only place that reads the system clock or draws a random number; everything else is handed one of these."""
+"""The only place that reads the system clock or draws random numbers; everything else is handed these."""
 
 import random
 import time

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from aijobs.store.engine import Store, open_store
+from aijobs.store.engine import open_store
 from tests.support.command_line import CommandLine
 
 DEAD = "providers: {p: {kind: simulator, fault: '400'}}\ntypes: {t: {provider: p}}\n"
