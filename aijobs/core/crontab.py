@@ -68,7 +68,7 @@ FIELDS = (
 )
 
 
-class CrontabFault(ValueError):  # noqa: N818 - a fault in what somebody wrote, as in core/errors.py
+class CrontabFault(ValueError):
     """The expression is refused; *reasons* holds every reason, each with a rewrite where there is one."""
 
     def __init__(self, reasons: list[str]) -> None:

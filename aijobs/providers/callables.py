@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 
-class CannotLoad(Exception):  # noqa: N818  # like the rest of our errors
+class CannotLoad(Exception):  # like the rest of our errors
     """The function is not where the configuration says, or its module fails when imported."""
 
 

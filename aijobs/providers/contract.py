@@ -10,7 +10,7 @@ from aijobs.core.errors import AijobsError
 from aijobs.core.model import Failure, Reply
 
 
-class CallFailed(AijobsError):  # noqa: N818  # the whole error tree is named without the suffix
+class CallFailed(AijobsError):  # the whole error tree is named without the suffix
     """A call made through :class:`PythonContext` failed; *failure* is classified like any other.
 
     A callable that lets it pass fails its attempt with exactly that failure: class, code, hint and all.

@@ -95,7 +95,7 @@ class PythonAdapter(Foreground):
         return Failure(error_class=error_class, code=code, message=message)
 
 
-class _TimeIsOver(Exception):  # noqa: N818
+class _TimeIsOver(Exception):
     """The limit of the call, as opposed to a TimeoutError of the function's own."""
 
 

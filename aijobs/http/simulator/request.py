@@ -65,7 +65,7 @@ def _seconds(text: str) -> float:
         raise ValueError(f"{text!r} is not a latency: write 0.2, 200ms, 2s or 100ms-2s") from None
 
 
-class Refused(Exception):  # noqa: N818  # an answer, not an accident
+class Refused(Exception):  # an answer, not an accident
     """The request is not one the real API would take."""
 
     def __init__(
