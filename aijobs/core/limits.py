@@ -4,6 +4,9 @@ The rule, in one sentence: among the jobs that no limit holds back, the highest 
 priority the types take turns, and within a type the users take turns (start-time fair queueing), so that one
 user's flood costs the others one place, not the whole queue.
 
+A rule of strict priorities lets long jobs of low priority take every place before an urgent one comes. Where
+that matters, some places of the global limit can be kept for jobs of at least a given priority.
+
 A running job counts until its lease is gone (finished, or found lost), whether a worker holds it or a
 provider works on it in the background: otherwise background mode would walk around every limit.
 """
@@ -29,6 +32,8 @@ class Limits:
     """Every bound in force, by name."""
 
     total: int | None = None
+    reserved: int = 0  # places of *total* that are kept ...
+    reserved_from: int = 0  # ... for jobs of at least this priority
     per_user: int | None = None  # over all types
     providers: Mapping[str, int | None] = field(default_factory=dict)
     types: Mapping[str, TypeLimits] = field(default_factory=dict)
@@ -102,6 +107,17 @@ class Tally:
             return f"type {type_name} runs its limit of {limits.concurrency}"
         return None
 
+    def blocked_priority(self, priority: int) -> str | None:
+        """Whether the last places are kept for more urgent jobs than this, in words, or None."""
+        limits = self.limits
+        if limits.total is None or not limits.reserved or priority >= limits.reserved_from:
+            return None
+        if self._total < limits.total - limits.reserved:
+            return None
+        return (
+            f"the last {limits.reserved} places are kept for jobs of priority {limits.reserved_from} and more"
+        )
+
     def blocked_user(self, type_name: str, user: str) -> str | None:
         """The limit that keeps this user's jobs of the type from starting, in words, or None."""
         if _full(self._users[user], self.limits.per_user):
@@ -114,6 +130,8 @@ class Tally:
     def take(self, candidate: Candidate) -> bool:
         """Count *candidate* as running if no limit holds it back; say whether it was taken."""
         if self.blocked_type(candidate.type) or self.blocked_user(candidate.type, candidate.user):
+            return False
+        if self.blocked_priority(candidate.priority):
             return False
         provider = self.limits.types[candidate.type].provider
         self._count(candidate.type, candidate.user, provider, 1)

@@ -132,3 +132,16 @@ def test_a_provider_that_lets_so_many_calls_through_gets_so_many_and_no_more() -
 
     assert sorted(one.id for one in chosen) == ["t0", "t1", "u0", "u1"]
     assert tally.blocked_type("t") == "p: slow start"
+
+
+def test_the_last_places_are_kept_for_urgent_jobs():
+    limits = Limits(total=4, reserved=1, reserved_from=5, types=ONE)
+    tally = Tally(limits, [Running("t", "ana", "p", 2)])
+    bulk, urgent = waiting(*["bo"] * 5), waiting("cy", "cy", priority=5)
+
+    low = choose(bulk, tally, 10)
+    high = choose(urgent, tally, 10)
+
+    assert (len(low), len(high)) == (1, 1)
+    assert "priority 5" in (Tally(limits, [Running("t", "a", "p", 3)]).blocked_priority(4) or "")
+    assert Tally(limits, [Running("t", "a", "p", 3)]).blocked_priority(5) is None

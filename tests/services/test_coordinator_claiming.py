@@ -399,3 +399,16 @@ def test_a_pause_does_not_keep_a_provider_from_being_asked_for_what_is_paid(stor
     pause(store, clock, ALL)
 
     assert [claim.resume for claim in claim_some(coordinator)] == [True]
+
+
+def test_an_urgent_job_finds_its_kept_place_while_long_ones_hold_the_others(store):
+    section = {"global": 3, "per_user": None, "reserved": {"slots": 1, "priority": 5}}
+    coordinator = limited(store, concurrency_section=section)
+    enqueue(coordinator, *["bulk"] * 70)
+    long_ones = claim_some(coordinator, 10)
+
+    (urgent,) = enqueue(coordinator, "ana", priority=5)
+
+    assert len(long_ones) == 2
+    assert [claim.job.id for claim in claim_some(coordinator, 10)] == [urgent]
+    assert claim_some(coordinator, 10) == []

@@ -150,7 +150,11 @@ def _limits(s: JobSnapshot) -> Iterator[Finding]:
     if not s.waiting or s.job.type not in s.limits.types:
         return
     tally = Tally(s.limits, s.running)
-    why = tally.blocked_type(s.job.type) or tally.blocked_user(s.job.type, s.job.user)
+    why = (
+        tally.blocked_type(s.job.type)
+        or tally.blocked_user(s.job.type, s.job.user)
+        or tally.blocked_priority(s.job.priority)
+    )
     yield Finding(
         check="limits",
         ok=why is None,

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from aijobs.core.settings.fields import (
     Count,
     Duration,
+    Priority,
     Ratio,
     Retention,
     Section,
@@ -16,6 +17,13 @@ from aijobs.core.settings.fields import (
     Wait,
     part,
 )
+
+
+class Reserved(Section):
+    """Places of the global limit that are kept for urgent jobs."""
+
+    slots: Annotated[Slots, Field(description="so many places")] = 0
+    priority: Annotated[Priority, Field(description="for jobs of at least this priority")] = 1
 
 
 class Concurrency(Section):
@@ -27,6 +35,13 @@ class Concurrency(Section):
         Literal["counted", "free"],
         Field(description="whether what runs in the background at a provider counts in all limits"),
     ] = "counted"
+    reserved: Reserved = part("places of global kept for urgent jobs")
+
+    @model_validator(mode="after")
+    def _reserves_less_than_there_is(self) -> Self:
+        if self.reserved.slots and (self.global_ is None or self.reserved.slots >= self.global_):
+            raise ValueError("reserved.slots needs a larger global: it is a part of it")
+        return self
 
 
 class WorkerSettings(Section):

@@ -27,6 +27,8 @@ def limits_of(settings: Settings) -> Limits:
     """Every limit of the configuration."""
     return Limits(
         total=settings.concurrency.global_,
+        reserved=settings.concurrency.reserved.slots,
+        reserved_from=settings.concurrency.reserved.priority,
         per_user=settings.concurrency.per_user,
         providers={name: provider.concurrency for name, provider in settings.providers.items()},
         types={
@@ -125,7 +127,8 @@ class Claiming:
         heads = {name: claims.head(tx, name, now, room, above) for name in open_types}
         chosen = choose([one for found in heads.values() for one in found], tally, slots)
         for name, found in heads.items():
-            if len(chosen) < slots and len(found) == room and not tally.blocked_type(name):
+            crowded = len(chosen) < slots and len(found) == room and not tally.blocked_type(name)
+            if crowded and not tally.blocked_priority(found[-1].priority):
                 chosen += self._behind_the_crowd(tx, tally, name, chosen, slots - len(chosen), now, above)
         return chosen
 
