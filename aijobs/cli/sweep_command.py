@@ -1,6 +1,5 @@
 """`aijobs sweep`: find what fell through, and put it right."""
 
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,15 +38,18 @@ def sweep(
     An attempt whose worker vanished is recorded as lost, and retried or given up as any failure is. Running
     workers do this by themselves; a sweep is for when none runs, and for cron. A webhook delivery whose job
     is not known is asked after at its provider: a job that waits takes the work over instead of paying for
-    it again. With --json each kind of repair is {found, repaired, ids}.
+    it again. Of jobs that could have started long ago it says what keeps them. With --json each kind of
+    repair is {found, repaired, ids}, and {why} where something is kept.
     """
+    from aijobs.services.notifier import Notifier
     from aijobs.services.sweeper import Sweeper
 
     context = context_of(ctx)
-    sweeper = Sweeper(context.coordinator, orphans=partial(_orphans, context))
+    notifier = Notifier(context.store, context.settings, chance=context.chance)
+    sweeper = Sweeper(context.coordinator, orphans=partial(_orphans, context), notifications=notifier.repair)
     done = sweeper.sweep(limit=limit, preview=preview)
     context.printer.emit(
-        {kind: asdict(rescue) for kind, rescue in done.items()},
+        {kind: _shape(rescue) for kind, rescue in done.items()},
         lambda: context.printer.table(
             ("WHAT", "FOUND", "REPAIRED"),
             [(kind.replace("_", " "), rescue.found, rescue.repaired) for kind, rescue in done.items()],
@@ -56,6 +58,8 @@ def sweep(
     for kind, rescue in done.items():
         for found in rescue.ids:
             context.printer.detail(f"{kind.replace('_', ' ')}: {found}")
+        for job_id, why in rescue.why:
+            context.printer.say(f"{job_id} could have started long ago: {why}")
 
 
 def _orphans(context: Context, *, limit: int, preview: bool) -> "Rescue":
@@ -72,3 +76,8 @@ def _orphans(context: Context, *, limit: int, preview: bool) -> "Rescue":
 
     providers = Providers(context.settings, clock=context.clock, chance=context.chance)
     return look_once(context.coordinator, providers, limit=limit, log=log)
+
+
+def _shape(rescue: "Rescue") -> dict[str, object]:
+    shape: dict[str, object] = {"found": rescue.found, "repaired": rescue.repaired, "ids": rescue.ids}
+    return shape | ({"why": dict(rescue.why)} if rescue.why else {})

@@ -25,12 +25,17 @@ from aijobs.core.redaction import redact
 from aijobs.core.settings import NotifySettings, Settings
 from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
+from aijobs.services.coordinator import Rescue
 from aijobs.store import outbox
 from aijobs.store.engine import Store
 from aijobs.store.outbox import Note
 
 _AT_ONCE = 10  # of one target in one run
 _MARGIN = timedelta(seconds=30)
+
+OVERDUE_AFTER = timedelta(minutes=1)
+"""Workers deliver within a second; what has waited for so long has nobody to deliver it."""
+
 _THREADS = 8
 
 Resolve = Callable[[str, int], Sequence[str]]
@@ -101,6 +106,18 @@ class Notifier:
                 said = {field: data.get(field) for field in ("severity", "rule", "evidence")}
                 self.log.emit(LogEvent.ALERT, notification=message_id, target=name, **said)
                 return Told(delivered=True)
+
+    def repair(self, *, limit: int, preview: bool = False) -> Rescue:
+        """Deliver what has been due for a while, at most about *limit*: for when no worker does it."""
+        with self.store.read() as tx:
+            found = outbox.due_since(tx, self.store.clock.now() - OVERDUE_AFTER, limit)
+        if preview or not found:
+            return Rescue(found=len(found), ids=tuple(found))
+        tried = delivered = 0
+        while tried < limit and (report := self.run_once()).tried:
+            tried += report.tried
+            delivered += report.delivered
+        return Rescue(found=len(found), repaired=delivered, ids=tuple(found))
 
     def _take(self, name: str, target: NotifySettings) -> list[Note]:
         lease = target.timeout * _AT_ONCE + _MARGIN

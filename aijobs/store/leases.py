@@ -41,6 +41,13 @@ _NOT_IN_LINE = (
     .limit(bindparam("limit"))
 )
 
+_WAITING_SINCE = (
+    select(_c.id)
+    .where(_c.turn.is_not(None), _c.next_run_at <= bindparam("before"))
+    .order_by(_c.next_run_at, _c.id)
+    .limit(bindparam("limit"))
+)
+
 
 def cancels_asked(tx: Connection, worker: str) -> list[tuple[str, int]]:
     """The leases (id, fence) of *worker* whose jobs a person asked to cancel."""
@@ -59,6 +66,11 @@ def runnable(
         "above": _LOWEST if above is None else above, "now": now,
     }  # fmt: skip
     return bool(tx.execute(_RUNNABLE, values).scalar())
+
+
+def waiting_since(tx: Connection, before: datetime, limit: int) -> list[str]:
+    """Jobs that could have started at *before* already and have not, the longest due first."""
+    return list(tx.execute(_WAITING_SINCE, {"before": before, "limit": limit}).scalars())
 
 
 def not_in_line(tx: Connection, before: datetime, limit: int) -> list[str]:

@@ -103,6 +103,12 @@ def finish(tx: Connection, note: Note, told: Told, step: NextStep, now: datetime
     return tx.execute(_FINISH, values).rowcount == 1
 
 
+def due_since(tx: Connection, before: datetime, limit: int) -> list[str]:
+    """The notifications that were due at *before* already and still wait, the longest due first."""
+    query = select(_c.id).where(_c.state == "pending", _c.next_run_at <= before)
+    return list(tx.execute(query.order_by(_c.next_run_at).limit(limit)).scalars())
+
+
 def overdue(tx: Connection, before: datetime) -> dict[str, int]:
     """How many notifications of each target were due at *before* already and still wait."""
     return {target: count for target, count in tx.execute(_OVERDUE, {"before": before})}  # noqa: C416

@@ -64,6 +64,7 @@ _ADD_TRIAL = PerDialect(
 )
 _IS_TRIAL = select(_t.job_id).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
 _DROP_TRIALS = delete(provider_trials).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
+_DEAD_TRIALS = select(_t.job_id).where(_t.locked_until <= bindparam("now"))
 _DROP_DEAD_TRIALS = delete(provider_trials).where(_t.locked_until <= bindparam("now"))
 
 _k = provider_calls.c
@@ -125,6 +126,13 @@ def trials_among(tx: Connection, job_ids: Sequence[str]) -> frozenset[str]:
 def drop_trials(tx: Connection, job_ids: Sequence[str]) -> None:
     """Trial calls that have ended."""
     tx.execute(_DROP_TRIALS, {"job_ids": list(job_ids)})
+
+
+def dead_trials(tx: Connection, now: datetime) -> list[str]:
+    """The jobs of trial calls whose owner died."""
+    return list(
+        tx.execute(select(_t.job_id).where(_t.locked_until <= bindparam("now")), {"now": now}).scalars()
+    )
 
 
 def drop_dead_trials(tx: Connection, now: datetime) -> int:

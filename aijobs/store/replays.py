@@ -198,6 +198,19 @@ def take(tx: Connection, replay_id: str, owner: str, now: datetime, until: datet
     return tx.execute(_TAKE, values).rowcount == 1
 
 
+def ownerless(tx: Connection, now: datetime, limit: int) -> list[str]:
+    """Replays that are said to run and whose owner has been silent for longer than its lease."""
+    query = select(_r.id).where(_r.state == "running", _r.owner_until <= now).order_by(_r.id).limit(limit)
+    return list(tx.execute(query).scalars())
+
+
+def interrupt(tx: Connection, ids: Sequence[str], now: datetime) -> int:
+    """Say of ownerless replays what they are: interrupted, to be resumed by a person."""
+    gone = (_r.id.in_(ids), _r.state == "running", _r.owner_until <= now)
+    values = {"state": "interrupted", "owner": None, "owner_until": None, "updated_at": now}
+    return tx.execute(update(replays).where(*gone).values(values)).rowcount
+
+
 def keep(tx: Connection, replay: Replay, now: datetime, until: datetime) -> bool:
     """Go on being the one; False when it was aborted or taken over."""
     values = {"of_replay": replay.id, "token": replay.owner_token, "now": now, "until": until}

@@ -189,7 +189,7 @@ def test_a_worker_that_slept_through_its_lease_drops_its_result(place: Site) -> 
     sleeper = place.worker("--log-format", "json")
     place.until_ran("held")
 
-    sleeper.send(signal.SIGSTOP)
+    place.put_to_sleep(sleeper)
     other = place.worker("--drain")
     place.until_ran("held", 2)
     place.go()
@@ -209,7 +209,7 @@ def test_a_worker_that_slept_checks_its_claim_before_the_next_call(place: Site) 
     sleeper = place.worker()
     place.until_ran("held")
 
-    sleeper.send(signal.SIGSTOP)
+    place.put_to_sleep(sleeper)
     other = place.worker("--drain")
     place.until_ran("held", 2)  # the other one has the job now, and holds it
     sleeper.send(signal.SIGCONT)
@@ -273,9 +273,11 @@ def test_a_second_signal_ends_it_at_once_after_handing_back(place: Site, type_na
     worker = place.worker("--grace", "1h")
     place.until_ran(type_name)
 
-    worker.send(signal.SIGINT)
-    eventually(lambda: _worker_state(place) == "stopping" or type_name == "hogging")
-    worker.send(signal.SIGINT)
+    def press_ctrl_c() -> bool:  # apart, because two signals of a kind that wait are one
+        worker.send(signal.SIGINT)
+        return worker.has_ended(within=0.5)
+
+    eventually(press_ctrl_c)
     report = worker.ended()
 
     assert report.code == 130

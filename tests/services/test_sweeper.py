@@ -5,11 +5,16 @@ from datetime import timedelta
 
 from aijobs.core.clock import Chance
 from aijobs.core.model import Status
+from aijobs.core.replaying import ReplayOptions
 from aijobs.services.coordinator import Coordinator, Rescue
-from aijobs.services.sweeper import STUCK_AFTER, Sweeper
+from aijobs.services.notifier import OVERDUE_AFTER, Notifier
+from aijobs.services.replay import Planner
+from aijobs.services.sweeper import GONE_AFTER, STUCK_AFTER, WAITED_FOR, Sweeper
+from aijobs.store import provider_states, replays, workers
+from aijobs.store.dead_letters import DeadLetterFilter
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
-from tests.support.jobs import LEASE, claim_some, history, new_job, present, settings_of
+from tests.support.jobs import LEASE, claim_some, history, new_job, present, settings_of, succeed
 
 
 def coordinator_on(store: Store, chance: Chance) -> Coordinator:
@@ -141,3 +146,81 @@ def test_a_job_that_has_only_just_become_due_is_left_to_the_workers(
     clock.advance(seconds=6)
 
     assert Sweeper(coordinator).sweep()["stuck_pending"] == Rescue()
+
+
+def test_a_job_that_nobody_claims_is_told_of_with_what_keeps_it(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    coordinator = coordinator_on(store, chance)
+    job = coordinator.enqueue(new_job(), actor="test").job
+
+    clock.advance(WAITED_FOR - timedelta(seconds=1))
+    early = Sweeper(coordinator).sweep()["stuck_pending"]
+    clock.advance(seconds=1)
+    late = Sweeper(coordinator).sweep()["stuck_pending"]
+
+    assert early == Rescue()
+    assert (late.found, late.repaired, late.ids) == (1, 0, (job.id,))
+    ((job_id, why),) = late.why
+    assert (job_id, "worker" in why) == (job.id, True)
+
+
+def test_a_replay_whose_owner_died_is_said_to_be_interrupted(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    coordinator = coordinator_on(store, chance)
+    plan = Planner(store, settings_of(), chance=chance).plan(
+        DeadLetterFilter(), ReplayOptions(), limit=10, actor="test", reason=None
+    )
+    with store.write() as tx:
+        replays.take(tx, plan.id, "dead-host", clock.now(), clock.now() + LEASE)
+
+    early = Sweeper(coordinator).sweep()["dead_replays"]
+    clock.advance(LEASE)
+    found = Sweeper(coordinator).sweep()["dead_replays"]
+
+    assert early == Rescue()
+    assert found == Rescue(found=1, repaired=1, ids=(plan.id,))
+    with store.read() as tx:
+        assert replays.get(tx, plan.id).state == "interrupted"  # type: ignore[union-attr]
+
+
+def test_trials_and_workers_that_are_long_gone_are_cleared_away(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    coordinator = coordinator_on(store, chance)
+    now = clock.now()
+    with store.write() as tx:
+        provider_states.add_trials(
+            tx, [{"provider": "p", "job_id": "j", "fence": 1, "locked_until": now + LEASE}]
+        )
+        workers.register(tx, name="w1", host="h", pid=1, version="1", concurrency=1, types=None, now=now)
+
+    early = Sweeper(coordinator).sweep()
+    clock.advance(GONE_AFTER + timedelta(seconds=1))
+    late = Sweeper(coordinator).sweep()
+
+    assert (early["dead_trials"], early["gone_workers"]) == (Rescue(), Rescue())
+    assert late["dead_trials"] == Rescue(found=1, repaired=1, ids=("j",))
+    assert late["gone_workers"] == Rescue(found=1, repaired=1, ids=("w1",))
+
+
+def test_notifications_that_nobody_delivers_are_delivered_by_the_sweep(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    settings = settings_of(types={"t": {"provider": "p", "notify": ["log"]}}, notify={"log": {"kind": "log"}})
+    coordinator = Coordinator(store, settings, chance=chance)
+    coordinator.enqueue(new_job(), actor="test")
+    succeed(coordinator, claim_some(coordinator)[0].job)
+    notifier = Notifier(store, settings, chance=chance)
+    sweeper = Sweeper(coordinator, notifications=notifier.repair)
+
+    early = sweeper.sweep()["unsent_notifications"]
+    clock.advance(OVERDUE_AFTER)
+    preview = sweeper.sweep(preview=True)["unsent_notifications"]
+    found = sweeper.sweep()["unsent_notifications"]
+
+    assert early == Rescue()
+    assert (preview.found, preview.repaired) == (1, 0)
+    assert (found.found, found.repaired) == (1, 1)
+    assert sweeper.sweep()["unsent_notifications"] == Rescue()

@@ -1,8 +1,10 @@
 """Workers as real processes, on jobs of kind python that a test can watch and hold."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import textwrap
 from collections.abc import Iterator
@@ -10,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import text
 
 from aijobs.core.clock import system_chance
 from aijobs.core.config import load
@@ -22,6 +26,10 @@ from tests.support.command_line import CommandLine, Result, command
 from tests.support.jobs import new_job
 from tests.support.wait import eventually
 
+_IN_TRANSACTION = text(
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+)
 MODULE = '''\
 """Jobs that write down that they ran, and wait until they may end."""
 
@@ -110,6 +118,14 @@ class Process:
         """Send it a signal."""
         self.process.send_signal(number)
 
+    def has_ended(self, *, within: float) -> bool:
+        """Whether it ends in so many seconds."""
+        try:
+            self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def ended(self, timeout: float = 20) -> Result:
         """Wait for its end; what it said."""
         out, err = self.process.communicate(timeout=timeout)
@@ -127,9 +143,9 @@ class Site:
         self.store: Store = open_store(database, create=True)
         self._started: list[Process] = []
 
-    def configure(self, text: str) -> None:
+    def configure(self, yaml: str) -> None:
         """Write the configuration."""
-        (self.folder / "aijobs.yaml").write_text(textwrap.dedent(text))
+        (self.folder / "aijobs.yaml").write_text(textwrap.dedent(yaml))
 
     def aijobs(self, *args: str) -> Result:
         """Run one command to its end."""
@@ -162,6 +178,25 @@ class Site:
         )  # fmt: skip
         self._started.append(Process(process))
         return self._started[-1]
+
+    def put_to_sleep(self, one: Process) -> None:
+        """Stop it at a moment when it holds no lock, which would keep everybody else from writing."""
+        while True:
+            one.send(signal.SIGSTOP)
+            if not self._locked():
+                return
+            one.send(signal.SIGCONT)
+
+    def _locked(self) -> bool:
+        if self.store.path is None:
+            with self.store.read() as tx:
+                return bool(tx.execute(_IN_TRANSACTION).scalar())
+        try:
+            with contextlib.closing(sqlite3.connect(self.store.path, timeout=0.2)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        return False
 
     def ran(self, what: str | None = None) -> list[list[str]]:
         """What ran, in order: [what, n, pid]."""

@@ -94,8 +94,9 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescue:
-    """What a repair found and did; with a preview *repaired* is 0."""
+    """What a repair found and did (nothing, with a preview). *why*: what it cannot help, and why."""
 
     found: int = 0
     repaired: int = 0
     ids: tuple[str, ...] = ()
+    why: tuple[tuple[str, str], ...] = ()  # (id, reason)

@@ -14,6 +14,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
+from aijobs.core.clock import SystemClock
 from aijobs.core.errors import Interrupted
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -59,6 +60,8 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._fd_before = -1
         self._thread = threading.Thread(target=self._listen, name="aijobs-signals", daemon=True)
+        self._clock = SystemClock()
+        self._deadline: float | None = None  # when the event loop must have ended; monotonic
         self.heard: list[str] = []
 
     def __enter__(self) -> Self:
@@ -86,8 +89,9 @@ class Signals:
     def _listen(self) -> None:
         while True:
             try:
+                self._ours.settimeout(self._left())
                 data = self._ours.recv(64)
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
                 self._leave_anyway()
                 return
             except OSError:
@@ -103,11 +107,17 @@ class Signals:
     def _obey(self, name: str) -> None:
         self.heard.append(name)
         if len(self.heard) == 1:
-            self._ours.settimeout(self._worker.grace_seconds)
+            self._deadline = self._clock.monotonic() + self._worker.grace_seconds
             self._worker.stop(name)
         elif len(self.heard) == 2:
-            self._ours.settimeout(self._worker.leave_seconds)
+            self._deadline = self._clock.monotonic() + self._worker.leave_seconds
             self._worker.stop_now(name)
+
+    def _left(self) -> float | None:
+        """Seconds to the deadline. More signals do not move it: who presses again wants out, not more time."""
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - self._clock.monotonic())
 
     def _leave_anyway(self) -> None:
         """A job that does not yield blocks the event loop: give its leases back and end the process."""
