@@ -114,7 +114,7 @@ class Signals:
             self._worker.stop_now(name)
 
     def _left(self) -> float | None:
-        """Seconds to the deadline. More signals do not move it: who presses again wants out, not more time."""
+        """Seconds to the deadline. More signals do not move it: who presses again wants out, not time."""
         if self._deadline is None:
             return None
         return max(0.0, self._deadline - self._clock.monotonic())
