@@ -1,6 +1,7 @@
 """Workers as processes: killed, stopped, continued, and told to go."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -296,7 +297,7 @@ def test_the_kernel_knows_that_both_signals_are_handled(place: Site) -> None:
 def test_under_a_shell_the_worker_itself_hears_the_signal(place: Site) -> None:
     job_id = place.enqueue("held")
     words = command("--config", str(place.folder / "aijobs.yaml"), "worker", "--grace", "100ms")
-    shell = place.worker_of(["sh", "-c", f"{' '.join(words)}; echo ended with $?"])
+    shell = place.worker_of(["sh", "-c", f"{shlex.join(words)}; echo ended with $?"])
     ((_, _, pid),) = place.until_ran("held")
 
     subprocess.run(["kill", "-TERM", pid], check=True)
