@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from aijobs.core.clock import Chance, seeded_chance
+from aijobs.services.surroundings import allow_many_files
 from aijobs.store.engine import Store, open_store
 from aijobs.store.tables import metadata
 from tests.support.clock import ManualClock
@@ -23,6 +24,8 @@ for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
     del os.environ[_name]
 
 _WORKER_THREADS = ("aijobs-store", "aijobs-wake", "aijobs-leases", "aijobs-listener", "aijobs-messenger")
+allow_many_files()  # as the commands do: some tests hold a thousand connections
+
 _BOTH = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 
 

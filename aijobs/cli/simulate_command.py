@@ -14,6 +14,7 @@ from aijobs.cli.context import Context, context_of
 from aijobs.cli.words import duration
 from aijobs.core import faults as catalogue
 from aijobs.core.errors import UsageError
+from aijobs.services.surroundings import allow_many_files
 
 if TYPE_CHECKING:
     from aijobs.http.simulator import RunningSimulator
@@ -68,6 +69,7 @@ def simulate(
     fault, POST /_reset forgets.
     """
     context = context_of(ctx)
+    allow_many_files()
     if show_faults:
         return _list_faults(context)
     wanted = context.environ.get("PROVIDER_FAULT") if fault is None else fault

@@ -12,6 +12,7 @@ from aijobs.cli.context import Context, context_of
 from aijobs.cli.logs import LogFormat, line_log
 from aijobs.cli.words import duration, positive_duration
 from aijobs.core.errors import Interrupted
+from aijobs.services.surroundings import allow_many_files
 
 if TYPE_CHECKING:
     from aijobs.core.settings import Settings
@@ -77,6 +78,7 @@ def worker(
     from aijobs.services.worker import WorkerOptions
 
     context = context_of(ctx)
+    allow_many_files()
     context.settings = context.load_settings(thorough=True)  # what cannot work is refused before it starts
     options_of = partial(
         WorkerOptions.from_settings,

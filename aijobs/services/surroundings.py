@@ -38,3 +38,17 @@ def _login_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run under a number that has no name
         return f"uid-{os.getuid()}"
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit on open files as far as the system lets it: each call under way is one.
+
+    The usual soft limit of 1024 ends a worker of a thousand slots in the middle of its calls.
+    """
+    import contextlib
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # then the soft limit stays, as it was
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
