@@ -8,6 +8,7 @@ AijobsError                     1
 ├── Conflict                    4   what was asked contradicts the present state
 │   ├── KeyConflict             4   the idempotency key is known, with another input
 │   ├── KeyOwnerEnded           4   the idempotency key belongs to a job that died or was cancelled
+│   ├── BacklogFull             4   the type's line is as long as it may be; nothing was enqueued
 │   └── AlreadyFinished         4   the job has ended; nothing was changed
 ├── StoreError                  5   the store cannot serve
 │   ├── StoreUnreachable        5   no server, wrong password, no such path, read-only, full
@@ -98,6 +99,12 @@ class KeyOwnerEnded(Conflict):
     """The idempotency key belongs to a job that became a dead letter or was cancelled."""
 
     kind = "key_owner_ended"
+
+
+class BacklogFull(Conflict):
+    """As many jobs wait as the type allows, in all or for this user."""
+
+    kind = "backlog_full"
 
 
 class AlreadyFinished(Conflict):

@@ -104,8 +104,8 @@ class Jobs:
         With *connection* (a SQLAlchemy Connection, or an ORM Session) on the store's database the job becomes
         part of your transaction: it exists exactly when your rows do, and nothing is committed here.
 
-        Raises NotFound (type), InvalidInput, UsageError, KeyConflict (same key, other input) and
-        KeyOwnerEnded (the key's job died or was cancelled).
+        Raises NotFound (type), InvalidInput, UsageError, KeyConflict (same key, other input), KeyOwnerEnded
+        (the key's job died or was cancelled) and BacklogFull (as many wait as the type allows).
         """
         request = _request(type, input, options)
         if connection is not None:

@@ -474,3 +474,14 @@ def test_behind_a_prefix_it_works_whether_or_not_the_proxy_takes_it_away(store: 
         assert made.headers["location"].startswith("/below/jobs/")
         assert http.get(f"{base}/jobs/{made.json()['id']}").status_code == 200
         assert http.get(f"{base}/openapi.json").json()["servers"] == [{"url": "/below"}]
+
+
+def test_a_full_backlog_is_too_many_requests_and_says_when_to_come_again(store: Store) -> None:
+    settings = settings_of(types={"t": {"provider": "p", "backlog": 1}})
+    with serving(store, settings=settings) as served:
+        post(served, input={"n": 1})
+
+        answer = post(served, input={"n": 2})
+
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (429, "backlog_full")
+    assert int(answer.headers["retry-after"]) > 0

@@ -11,6 +11,7 @@ from aijobs.core.settings.fields import (
     Flag,
     Interval,
     JsonObject,
+    Length,
     Name,
     Priority,
     Ratio,
@@ -128,6 +129,10 @@ class TypeSettings(Section):
     deadline: Annotated[Duration | None, Field(description="from enqueue; later it is given up")] = None
     concurrency: Annotated[Slots | None, Field(description="at once over all workers; 0 pauses")] = None
     per_user: Annotated[Slots | None, Field(description="at once for one user; 0 pauses")] = None
+    backlog: Annotated[
+        Length | None, Field(description="due jobs that may wait; with so many, enqueue is refused")
+    ] = None
+    backlog_per_user: Annotated[Length | None, Field(description="the same for one user")] = None
     priority: Annotated[Priority, Field(description="of jobs that name none; higher goes first")] = 0
     prompt: Annotated[
         str | None, Field(description="sandboxed template over the input", max_length=100_000)

@@ -8,7 +8,15 @@ from http import HTTPStatus
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from aijobs.core.errors import AijobsError, Conflict, InvalidInput, NotFound, StoreError, UsageError
+from aijobs.core.errors import (
+    AijobsError,
+    BacklogFull,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    StoreError,
+    UsageError,
+)
 
 
 class Refused(HTTPException):
@@ -52,6 +60,8 @@ def own_failure(error: AijobsError, *, retry_after: int) -> Response:
             return failure(503, error.kind, "the store cannot serve now: try again", headers)
         case NotFound():
             return failure(404, error.kind, error.message)
+        case BacklogFull():
+            return failure(429, error.kind, error.message, {"retry-after": str(retry_after)})
         case Conflict():
             return failure(409, error.kind, error.message)
         case InvalidInput() | UsageError():

@@ -24,6 +24,7 @@ _MEANINGS = {
     "413": "the body is too large",
     "415": "the body is not of a kind that is taken",
     "422": "the values cannot be taken",
+    "429": "as many jobs wait as the type allows: try again later",
     "500": "internal error",
     "503": "the store cannot serve now, or too many are here: try again",
 }
@@ -67,7 +68,7 @@ def _job_paths() -> Part:
             "post": _operation(
                 "enqueue", "Accept a job; it runs later.",
                 {"202": _enqueued("it is accepted"), "200": _enqueued("its key was known: nothing new")},
-                failures=("401", "409", "422", "503", *more), guard="api",
+                failures=("401", "409", "422", "429", "503", *more), guard="api",
                 parameters=[_parameter("Idempotency-Key", "header", _TEXT, required=False)],
                 body=_body("NewJob"),
             )

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from aijobs.core.clock import Chance
-from aijobs.core.errors import KeyConflict, KeyOwnerEnded
+from aijobs.core.errors import BacklogFull, KeyConflict, KeyOwnerEnded
 from aijobs.core.ids import new_id
 from aijobs.core.model import Job, NewJob, Status
+from aijobs.services.coordinator.backlog import Backlog
 from aijobs.services.coordinator.values import Enqueued
 from aijobs.store import claims, history, intake, jobs, moves, wake
 from aijobs.store.engine import Tx
 
-Admitted = Enqueued | KeyConflict | KeyOwnerEnded
+Admitted = Enqueued | KeyConflict | KeyOwnerEnded | BacklogFull
 
 MANY = 100
 """From so many jobs on, they are written in bulk."""
@@ -20,19 +21,30 @@ _KEYS_AT_ONCE = 500
 _Key = tuple[str, str, str]
 
 
-def admit(tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, actor: str) -> list[Admitted]:
+def admit(
+    tx: Tx, wanted: Sequence[NewJob], *, backlog: Backlog, now: datetime, chance: Chance, actor: str
+) -> list[Admitted]:
     """Create what is new, find what is known; one answer a request, in order.
 
-    The unique index decides who is first; this function only makes the loser's answer a good one.
+    The unique index decides who is first; this function only makes the loser's answer a good one. A key that
+    is known is answered even where the backlog is full.
     """
-    if len(wanted) >= MANY and (answers := _all_new(tx, wanted, now=now, chance=chance, actor=actor)):
-        return answers
+    if len(wanted) >= MANY and not backlog.capped(wanted):
+        answers = _all_new(tx, wanted, now=now, chance=chance, actor=actor)
+        if answers is not None:
+            return answers
     owners = _owners(tx, [_key(new) for new in wanted if new.key is not None], now)
+    answered: dict[int, BacklogFull] = {}
     created: dict[int, Job] = {}
     first: dict[_Key, int] = {}
     for index, new in enumerate(wanted):
-        if new.key is not None and (_key(new) in owners or first.setdefault(_key(new), index) != index):
+        if new.key is not None and (_key(new) in owners or _key(new) in first):
             continue
+        if full := backlog.take(new):
+            answered[index] = full
+            continue
+        if new.key is not None:
+            first[_key(new)] = index
         created[index] = _job(new, now, chance, actor)
     beaten = _create(tx, [(job, wanted[index]) for index, job in created.items()], now)
     for key in beaten:
@@ -40,7 +52,9 @@ def admit(tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, ac
     owners |= beaten
     owners |= {key: created[index] for key, index in first.items() if index in created}
     return [
-        Enqueued(job=created[index]) if index in created else _known(tx, owners[_key(new)], new)
+        Enqueued(job=created[index])
+        if index in created
+        else answered.get(index) or _known(tx, owners[_key(new)], new)
         for index, new in enumerate(wanted)
     ]
 

@@ -5,13 +5,14 @@ from datetime import datetime
 from typing import TypeVar
 
 from aijobs.core.clock import Chance, Clock
-from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
+from aijobs.core.errors import AlreadyFinished, Conflict, NotFound
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
 from aijobs.core.retry import Policy
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.admission import Admitted, admit
 from aijobs.services.coordinator.adoption import Settled, settle
+from aijobs.services.coordinator.backlog import Backlog
 from aijobs.services.coordinator.claiming import Claiming
 from aijobs.services.coordinator.finishing import Finishing
 from aijobs.services.coordinator.gates import Gates
@@ -66,16 +67,15 @@ class Coordinator:
     def enqueue(self, new: NewJob, *, actor: str) -> Enqueued:
         """Create a job, or find the one that has its key.
 
-        Raises KeyConflict (same key, other input) and KeyOwnerEnded (its job died or was cancelled).
+        Raises KeyConflict (same key, other input), KeyOwnerEnded (its job died or was cancelled) and
+        BacklogFull (as many wait as the type allows).
         """
         (answer,) = self.enqueue_many([new], actor=actor)
         if isinstance(answer, Enqueued):
             return answer
         raise answer
 
-    def enqueue_many(
-        self, new: Sequence[NewJob], *, actor: str, keep_going: bool = False
-    ) -> list[Enqueued | KeyConflict | KeyOwnerEnded]:
+    def enqueue_many(self, new: Sequence[NewJob], *, actor: str, keep_going: bool = False) -> list[Admitted]:
         """Create many jobs in one transaction; one answer each, in order.
 
         Without *keep_going* a single refusal rolls all of them back; the answers still say what
@@ -83,7 +83,7 @@ class Coordinator:
         """
 
         def work(tx: Tx) -> list[Admitted]:
-            answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
+            answers = self._admit(tx, new, actor)
             if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
                 raise _RefusedError(answers)
             return answers
@@ -96,15 +96,19 @@ class Coordinator:
     def enqueue_in(self, tx: Tx, new: Sequence[NewJob], *, actor: str) -> list[Enqueued]:
         """Create jobs inside the caller's own transaction: they exist exactly when the caller's rows do.
 
-        Raises the first KeyConflict or KeyOwnerEnded; the caller then rolls back.
+        Raises the first KeyConflict, KeyOwnerEnded or BacklogFull; the caller then rolls back.
         """
-        answers = admit(tx, new, now=self.clock.now(), chance=self.chance, actor=actor)
+        answers = self._admit(tx, new, actor)
         enqueued: list[Enqueued] = []
         for answer in answers:
             if not isinstance(answer, Enqueued):
                 raise answer
             enqueued.append(answer)
         return enqueued
+
+    def _admit(self, tx: Tx, new: Sequence[NewJob], actor: str) -> list[Admitted]:
+        backlog = Backlog(tx, self.settings)
+        return admit(tx, new, backlog=backlog, now=self.clock.now(), chance=self.chance, actor=actor)
 
     # --- The worker's verbs ---
 
