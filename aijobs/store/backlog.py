@@ -4,16 +4,14 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Select, bindparam, case, func, literal_column, select
+from sqlalchemy import Connection, bindparam, case, func, literal_column, select
 
 from aijobs.core.model import Status
 from aijobs.core.overview import FailedJob, RunningJob
 from aijobs.store.tables import dead_letters, deliveries, jobs
 
 _c = jobs.c
-_LINE: Select[tuple[int]] = select(literal_column("1", Integer)).where(
-    _c.type == bindparam("type"), _c.turn.is_not(None)
-)
+_LINE = select(_c.turn).where(_c.type == bindparam("type"), _c.turn.is_not(None))
 _LINE_OF_ALL = _LINE.limit(bindparam("limit")).subquery()
 _LINE_OF_USER = _LINE.where(_c.user == bindparam("user")).limit(bindparam("limit")).subquery()
 _LENGTH = select(func.count()).select_from(_LINE_OF_ALL)
