@@ -36,7 +36,8 @@ def worker(
         int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Calls at once.")
     ] = None,
     types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these; may be repeated.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only these, and their lost attempts; may be repeated."),
     ] = None,
     lease: Annotated[
         str | None, typer.Option("--lease", metavar="D", help="After this silence its jobs are taken over.")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, func, or_, select, update
 
 from aijobs.core.limits import Candidate, Running
 from aijobs.core.model import Job, Status
@@ -104,8 +104,7 @@ _OVERDUE = (
     .order_by(_c.deadline)
     .limit(bindparam("limit"))
 )
-_EXPIRED_LOCKED = _EXPIRED.with_for_update(skip_locked=True)
-_OVERDUE_LOCKED = _OVERDUE.with_for_update(skip_locked=True)
+_OF_TYPES = _c.type.in_(bindparam("types", expanding=True))
 _LOCK = select(func.pg_advisory_xact_lock(0x61696A6F6273))  # "aijobs" in ASCII
 _NEXT_DUE = select(func.min(_c.next_run_at)).where(_c.turn.is_(None), _c.next_run_at.is_not(None))
 
@@ -197,16 +196,31 @@ def parked_due(tx: Connection, now: datetime, types: Sequence[str], limit: int) 
     return [job_from(row) for row in tx.execute(_PARKED, values)]
 
 
-def expired(tx: Connection, now: datetime, limit: int, *, lock: bool) -> list[Job]:
-    """Jobs whose lease ran out with nothing to poll: their worker crashed, hung or lost the store."""
-    query = _EXPIRED_LOCKED if lock else _EXPIRED
-    return [job_from(row) for row in tx.execute(query, {"now": now, "limit": limit})]
+def expired(
+    tx: Connection, now: datetime, limit: int, *, lock: bool, types: Sequence[str] | None = None
+) -> list[Job]:
+    """Jobs (of *types* only) whose lease ran out with nothing to poll: their worker crashed, hung or lost
+    the store.
+    """
+    return _repairable(tx, _EXPIRED, now, limit, lock=lock, types=types)
 
 
-def overdue(tx: Connection, now: datetime, limit: int, *, lock: bool) -> list[Job]:
-    """Jobs whose deadline passed while they waited."""
-    query = _OVERDUE_LOCKED if lock else _OVERDUE
-    return [job_from(row) for row in tx.execute(query, {"now": now, "limit": limit})]
+def overdue(
+    tx: Connection, now: datetime, limit: int, *, lock: bool, types: Sequence[str] | None = None
+) -> list[Job]:
+    """Jobs (of *types* only) whose deadline passed while they waited."""
+    return _repairable(tx, _OVERDUE, now, limit, lock=lock, types=types)
+
+
+def _repairable(
+    tx: Connection, query: Select[Any], now: datetime, limit: int, *, lock: bool, types: Sequence[str] | None
+) -> list[Job]:
+    values: dict[str, object] = {"now": now, "limit": limit}
+    if types is not None:
+        query, values = query.where(_OF_TYPES), values | {"types": list(types)}
+    if lock:
+        query = query.with_for_update(skip_locked=True)
+    return [job_from(row) for row in tx.execute(query, values)]
 
 
 def next_due(tx: Connection) -> datetime | None:

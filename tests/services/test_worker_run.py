@@ -384,6 +384,28 @@ def test_only_the_types_asked_for_are_taken(store: Store, chance: Chance) -> Non
     assert statuses(store, other) == {Status.PENDING}
 
 
+def test_lost_attempts_and_passed_deadlines_of_other_types_are_left_to_their_workers(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    soon = clock.now() + timedelta(minutes=1)
+    lost, late = {}, {}
+    at_once = {"worker_lost": {"retries": 1, "first": "immediate"}}
+    settings = settings_of(**TWO_TYPES, retry=at_once)
+    coordinator = Coordinator(store, settings, chance=chance)
+    for name in ("t", "other"):
+        (lost[name],) = enqueue(store, chance, type=name)
+        claim_one(coordinator)
+        (late[name],) = enqueue(store, chance, type=name, deadline=soon, run_at=soon)
+    clock.advance(LEASE)
+
+    drain(store, settings=settings, types=("t",))
+
+    assert [one["outcome"] for one in history(store, lost["t"])] == ["lost", "succeeded"]
+    assert statuses(store, [late["t"]]) == {Status.DEAD_LETTER}
+    assert statuses(store, [lost["other"]]) == {Status.PROCESSING}
+    assert statuses(store, [late["other"]]) == {Status.PENDING}
+
+
 def test_a_type_that_is_not_configured_here_is_left_to_others(store: Store, chance: Chance) -> None:
     ids = enqueue(store, chance, type="unheard-of")
 

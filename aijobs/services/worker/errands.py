@@ -48,13 +48,16 @@ class Errands:
     """Runs errands, on the thread that belongs to the store."""
 
     def __init__(
-        self, coordinator: Coordinator, keeper: LeaseKeeper, draining: Draining, *, worker: str, log: Log
-    ) -> None:
+        self, coordinator: Coordinator, keeper: LeaseKeeper, draining: Draining, *, worker: str,
+        repaired: Sequence[str] | None = None, log: Log,
+    ) -> None:  # fmt: skip
+        """*repaired*: the types whose lost attempts and passed deadlines it looks after; None: all."""
         self._coordinator = coordinator
         self._store = coordinator.store
         self._keeper = keeper
         self.draining = draining
         self._worker = worker
+        self._repaired = repaired
         self._log = log
 
     def run(self, errand: Errand) -> Answer:
@@ -64,8 +67,8 @@ class Errands:
             if errand.ends:
                 self._write(errand, answer.finished)
             if errand.repair:
-                answer.rescued = self._coordinator.rescue(limit=_REPAIR_AT_ONCE)
-                answer.expired = self._coordinator.expire(limit=_REPAIR_AT_ONCE)
+                answer.rescued = self._coordinator.rescue(limit=_REPAIR_AT_ONCE, types=self._repaired)
+                answer.expired = self._coordinator.expire(limit=_REPAIR_AT_ONCE, types=self._repaired)
             if errand.cancels:
                 with self._store.read() as tx:
                     answer.cancels = leases.cancels_asked(tx, self._worker)
