@@ -162,17 +162,13 @@ class Coordinator:
             with self.store.read() as tx:
                 found = claims.expired(tx, now, limit, lock=False, types=types)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        ends, answers = self._write(lambda tx: self._rescue(tx, limit, now, types))
-        if self.tracing is not None:
-            self.tracing.ended(ends, answers, now)
-        repaired = sum(answer.applied for answer in answers)
-        return Rescue(found=len(ends), repaired=repaired, ids=tuple(ended.job.id for ended in ends))
+        return self._write(lambda tx: self._rescue(tx, limit, now, types))
 
-    def _rescue(
-        self, tx: Tx, limit: int, now: datetime, types: Sequence[str] | None
-    ) -> tuple[list[Ended], list[Finished]]:
-        ends = [_lost(job) for job in claims.expired(tx, now, limit, lock=True, types=types)]
-        return ends, self._finishing.finish(tx, ends, now) if ends else []
+    def _rescue(self, tx: Tx, limit: int, now: datetime, types: Sequence[str] | None) -> Rescue:
+        found = claims.expired(tx, now, limit, lock=True, types=types)
+        answers = self._finishing.finish(tx, [_lost(job) for job in found], now) if found else []
+        repaired = sum(answer.applied for answer in answers)
+        return Rescue(found=len(found), repaired=repaired, ids=tuple(job.id for job in found))
 
     def expire(self, *, limit: int, preview: bool = False, types: Sequence[str] | None = None) -> Rescue:
         """Give up jobs (of *types* only) whose deadline passed while they waited."""
