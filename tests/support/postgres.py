@@ -107,15 +107,15 @@ def running_server(url: str | None, *, settings: Mapping[str, str] | None = None
 class Restartable:
     """A PostgreSQL that a test may take away and bring back."""
 
-    def __init__(self, bin_dir: Path, folder: Path) -> None:
-        self._start = functools.partial(_start, bin_dir, folder, {})
+    def __init__(self, bin_dir: Path, folder: Path, settings: Mapping[str, str]) -> None:
+        self._start = functools.partial(_start, bin_dir, folder, settings)
         self._folder = folder
         self._process = self._start()
         self.server = _ready(self._process, folder)
 
-    def stop(self) -> None:
-        """End it, and every session with it."""
-        _stop(self._process)
+    def stop(self, *, immediate: bool = False) -> None:
+        """End it, and every session with it; *immediate*: as if it crashed, so that it recovers at the start."""
+        _stop(self._process, signal.SIGQUIT if immediate else signal.SIGINT)
 
     def start(self) -> None:
         """Bring it back, with everything that was committed."""
@@ -124,10 +124,10 @@ class Restartable:
 
 
 @contextlib.contextmanager
-def restartable_server() -> Iterator[Restartable]:
-    """A server of this test's own."""
+def restartable_server(*, settings: Mapping[str, str] | None = None) -> Iterator[Restartable]:
+    """A server of this test's own; *settings* as for `running_server`."""
     with _cluster() as (bin_dir, folder):
-        one = Restartable(bin_dir, folder)
+        one = Restartable(bin_dir, folder, settings or {})
         try:
             yield one
         finally:
@@ -184,9 +184,9 @@ def _ready(process: subprocess.Popen[bytes], folder: Path) -> Server:
     return server
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGINT) -> None:
     if process.poll() is None:
-        process.send_signal(signal.SIGINT)  # "fast": sessions are ended, not waited for
+        process.send_signal(how)  # SIGINT is "fast": sessions are ended, not waited for
         process.wait(timeout=30)
 
 
