@@ -99,7 +99,6 @@ def close_the_books(
     _count(account, facts, fed, outside)
     _webhooks(account, record)
     _rescues(account, facts, seen, away)
-    account.longest_pause = round(seen.longest_pause, 1)
     account.broken += violations(
         place.store, expected_ids=list(fed.accepted.values()), settled=account.stalled == 0,
         settings=place.settings,

@@ -83,7 +83,7 @@ class Clockwork:
         """The store was not there from *since* (Unix seconds) until now."""
         self.away.append((since, time.time() + margin))
 
-    def alone(self, now: bool) -> None:  # noqa: FBT001
+    def alone(self, now: bool) -> None:
         """Whether there is no worker awake at this moment."""
         if now and self.alone_since is None:
             self.alone_since = time.time()
@@ -114,8 +114,8 @@ class PostgresFoe:
     def is_blocked(self) -> bool:
         with psycopg.connect(self._server.server.url, autocommit=True) as connection:
             row = connection.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                " AND state LIKE 'idle in transaction%' AND state_change < clock_timestamp() - interval '0.3 s'"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE"
+                " 'idle in transaction%' AND state_change < clock_timestamp() - interval '0.3 s'"
             ).fetchone()
         return bool(row and row[0])
 
@@ -227,7 +227,7 @@ class Director:
             "kill_worker": self._kill,
             "kill_all_workers": self._kill_all,
             "stop_worker": self._stop,
-            "stop_two_workers": lambda: "; ".join((self._stop(), self._stop())),
+            "stop_two_workers": lambda: f"{self._stop()}; {self._stop()}",
             "term_worker": self._term,
             "kill_server": self._kill_server,
             **foe.blows(),
@@ -331,10 +331,7 @@ class Director:
 
     def _spell(self) -> None:
         """Something is wrong with the provider for a while, then nothing is, then the next."""
-        if self._chance.random() < 0.35:
-            spell = ""
-        else:
-            spell = self._chance.choice(SPELLS)
+        spell = "" if self._chance.random() < 0.35 else self._chance.choice(SPELLS)
         wanted = ",".join(part for part in (spell, self._chance.choice(HOOKS)) if part)
         self._place.set_fault(wanted)
         self._note("provider", wanted or "well")

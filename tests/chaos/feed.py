@@ -1,4 +1,4 @@
-"""The steady feed: a client that enqueues and, as a good one does, asks again by the same key after an error."""
+"""The steady feed: a client that enqueues and, as a good one does, asks again by the same key."""
 
 import random
 import threading
@@ -18,7 +18,7 @@ REPEATED = 0.5
 
 @dataclass
 class Fed:
-    """What the client knows. *accepted*: n -> the id it was given; *unsure*: it saw an error, and had no key."""
+    """What the client knows. *accepted*: n -> the id it was given; *unsure*: an error was all it saw."""
 
     accepted: dict[int, str] = field(default_factory=dict)
     keys: dict[str, set[str]] = field(default_factory=dict)

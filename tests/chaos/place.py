@@ -62,7 +62,12 @@ retry:
 schedules:
   minutely: {{type: plain, every: 1m, input: {{n: -1, what: tick}}, overlap: allow}}
 notify:
-  outside: {{kind: webhook, url: "{outside}/notice", allow_private: true, timeout: 2s, on: [succeeded, dead_letter, cancelled]}}
+  outside:
+    kind: webhook
+    url: "{outside}/notice"
+    allow_private: true
+    timeout: 2s
+    on: [succeeded, dead_letter, cancelled]
 """
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 
 from aijobs.core.errors import Conflict, StoreError
 from aijobs.store.tables import jobs, notifications
-from tests.chaos.accounts import Account, close_the_books
+from tests.chaos.accounts import Account, Facts, close_the_books
 from tests.chaos.blows import LONGEST_STOP, Clockwork, Director, Foe, PostgresFoe, SqliteFoe
 from tests.chaos.feed import Feeder
 from tests.chaos.outside import Outside, outside
@@ -83,6 +83,7 @@ def _play(plan: Plan, account: Account, place: Place, world: Outside, server: Re
     feeder.start()
     with _errands(place):
         director.run(plan.minutes * 60)
+        account.longest_pause = round(watch.seen.longest_pause, 1)
         director.make_peace()
         feeder.stop()
         account.settled_after = _settle(account, place, director)
@@ -181,21 +182,19 @@ def _wrong_end(child: Child) -> str:
 
 
 def _keep(account: Account, place: Place, director: Director) -> None:
+    """The evidence: what was done when, what the provider was asked, and the jobs that went wrong."""
     timeline = [dataclasses.asdict(blow) for blow in director.timeline]
     (place.folder / "timeline.json").write_text(json.dumps(timeline, indent=1))
-    if account.broken:
-        (place.folder / "calls.json").write_text(json.dumps(place.calls()))
-        rows = []
-        from tests.chaos.accounts import Facts
-
-        facts = Facts.of(place.store)
-        for job_id in sorted(
-            {word for line in account.broken for word in line.replace(":", " ").split() if word in facts.jobs}
-        ):
-            rows.append(
-                {
-                    "job": dict(facts.jobs[job_id]._mapping),
-                    "attempts": [dataclasses.asdict(one) for one in facts.attempts.get(job_id, [])],
-                }
-            )
-        (place.folder / "jobs.json").write_text(json.dumps(rows, indent=1, default=str))
+    if not account.broken:
+        return
+    (place.folder / "calls.json").write_text(json.dumps(place.calls()))
+    facts = Facts.of(place.store)
+    named = {word for line in account.broken for word in line.replace(":", " ").split()}
+    rows = [
+        {
+            "job": dict(facts.jobs[job_id]._mapping),
+            "attempts": [dataclasses.asdict(one) for one in facts.attempts.get(job_id, [])],
+        }
+        for job_id in sorted(named & facts.jobs.keys())
+    ]
+    (place.folder / "jobs.json").write_text(json.dumps(rows, indent=1, default=str))

@@ -114,7 +114,7 @@ class Restartable:
         self.server = _ready(self._process, folder)
 
     def stop(self, *, immediate: bool = False) -> None:
-        """End it, and every session with it; *immediate*: as if it crashed, so that it recovers at the start."""
+        """End it, and every session with it; *immediate*: as if it crashed, so that it has to recover."""
         _stop(self._process, signal.SIGQUIT if immediate else signal.SIGINT)
 
     def start(self) -> None:
