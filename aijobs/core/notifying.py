@@ -2,7 +2,7 @@
 
 import ipaddress
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -103,11 +103,27 @@ def private_address(addresses: Iterable[str]) -> str | None:
     notification could be made to knock at a service inside the operator's own network.
     """
     for text in addresses:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None) or address
-        if not mapped.is_global or mapped.is_multicast:
+        if any(
+            not one.is_global or one.is_multicast
+            for one in _reached(ipaddress.ip_address(text.partition("%")[0]))
+        ):
             return text
     return None
+
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_WITH_IPV4_AT_ITS_END = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96")))  # NAT64; the oldest form
+
+
+def _reached(address: _Address) -> Iterator[_Address]:
+    """*address*, and the IPv4 address to which a translator or a tunnel would carry what is sent there."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    yield mapped or address
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.sixtofour is not None:
+            yield address.sixtofour
+        if any(address in network for network in _WITH_IPV4_AT_ITS_END):
+            yield ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
 
 
 def _instant(value: datetime | None) -> str | None:

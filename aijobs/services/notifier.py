@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import httpx
 
@@ -26,6 +27,7 @@ from aijobs.core.settings import NotifySettings, Settings
 from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Rescue
+from aijobs.services.hang_up import HangUp
 from aijobs.store import outbox
 from aijobs.store.engine import Store
 from aijobs.store.outbox import Note
@@ -165,10 +167,14 @@ class Notifier:
         headers |= (
             sign(note_id, body, keys=keys, now=self.store.clock.now()) if keys else {"webhook-id": note_id}
         )
+        limit = target.timeout.total_seconds()
+        hang_up = HangUp(limit)
         try:
             url, extensions, host = self._address(target)
+            extensions |= {"trace": hang_up.trace}
             with (
-                httpx.Client(trust_env=False, timeout=target.timeout.total_seconds()) as client,
+                hang_up,
+                httpx.Client(trust_env=False, timeout=limit) as client,
                 client.stream(
                     "POST", url, content=body, headers=headers | {"host": host}, extensions=extensions
                 ) as answer,
@@ -176,22 +182,24 @@ class Notifier:
                 return self._judged(answer)
         except _PrivateAddressError as error:
             return Told(delivered=False, error=str(error))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Told(delivered=False, error=redact(f"{type(error).__name__}: {error}"))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+            what = f"{type(error).__name__}: {error}"
+            return Told(
+                delivered=False, error=f"no answer within {limit:g} s" if hang_up.passed else redact(what)
+            )
 
-    def _address(self, target: NotifySettings) -> tuple[httpx.URL, dict[str, str], str]:
+    def _address(self, target: NotifySettings) -> tuple[httpx.URL, dict[str, Any], str]:
         """Where to connect: the checked address itself, so that a second look at DNS cannot give another."""
         url = httpx.URL(target.url or "")
         port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = self.resolver(url.host, port)
+        name = url.raw_host.decode("ascii")
+        addresses = self.resolver(name, port)
         if not target.allow_private:
             private = private_address(addresses)
             if private:
-                raise _PrivateAddressError(
-                    f"{url.host} is {private}, inside a private network (allow_private)"
-                )
+                raise _PrivateAddressError(f"{name} is {private}, inside a private network (allow_private)")
         host = url.netloc.decode("ascii")
-        return url.copy_with(host=addresses[0]), {"sni_hostname": url.host}, host
+        return url.copy_with(host=addresses[0]), {"sni_hostname": name}, host
 
     def _judged(self, answer: httpx.Response) -> Told:
         status = answer.status_code

@@ -5,8 +5,13 @@ from typing import Any
 
 import pytest
 
+from aijobs.core import prompt_budget
 from aijobs.core.errors import InvalidInput
 from aijobs.core.prompt import check, render
+
+grown = (
+    "{{% set n = namespace(x={first}) %}}{{% for i in range(60) %}}{{% set n.x = {value} %}}{{% endfor %}}"
+)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,7 @@ def test_a_name_the_input_lacks_is_an_error_that_names_it(
         "{{ [1, 2] | random }}",
         "{{ range }}",
         "{{ x.append }}",
+        "{{ cycler('a').__init__.__globals__ }}",
     ],
 )
 def test_a_template_cannot_reach_out_of_the_sandbox(template: str) -> None:
@@ -105,6 +111,76 @@ def test_a_template_cannot_reach_out_of_the_sandbox(template: str) -> None:
 def test_a_template_cannot_grow_without_end(template: str) -> None:
     with pytest.raises(InvalidInput):
         render(template, {})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% for x in [1, 2] recursive %}{% if loop.depth < 99 %}{{ loop([1, 2]) }}{% endif %}{% endfor %}",
+        "{% set x %}{% for i in range(99999) %}{{ 'x' * 9000 }}{% endfor %}{% endset %}{{ x | length }}",
+        "{% set x %}{% for i in range(99999) %}" + "x" * 9999 + "{% endfor %}{% endset %}{{ x | length }}",
+        "{% set s = 'x' * 9000000 %}{% for i in range(99999) %}{% set y = s.upper() %}{% endfor %}",
+        "{% set s = 'x' * 9000000 %}{% for i in range(99999) %}{% set y = s[1:] %}{% endfor %}",
+        "{% set s = 'x' * 9000000 %}{% for i in range(99999) %}{% if s == t %}{% endif %}{% endfor %}",
+        "{% set l = range(99999) | list %}{% for i in l %}{% if 'x' in l %}{% endif %}{% endfor %}",
+    ],
+)
+def test_a_template_cannot_work_without_end(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_budget, "WORK", 20_000_000)  # as much is refused, only sooner
+
+    with pytest.raises(InvalidInput, match="asks for too much"):
+        render(template, {"t": "x" * 9_000_000})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        grown.format(value="n.x + n.x", first="'x'"),
+        grown.format(value="n.x ~ n.x", first="'x'"),
+        grown.format(value="n.x * n.x", first="99"),
+        grown.format(value="n.x.join(['y'] * 99)", first="'x'"),
+        grown.format(value="(n.x, n.x)", first="1") + "{{ {n.x: 1} | length }}",
+        grown.format(value="[n.x, n.x]", first="1") + "{{ n.x == [1] }}",
+        grown.format(value="[n.x, n.x]", first="1") + "{{ n.x | string | length }}",
+        grown.format(value="[n.x, n.x]", first="1") + "{{ n.x }}",
+        "{{ [1] | batch(1000000000, 'x') | list | length }}",
+        "{{ [1] | slice(1000000000) | list | length }}",
+        "{{ range(99999) | join('x' * 99999) | length }}",
+        "{{ {'a': 1} | tojson(indent=1000000000) | length }}",
+        "{{ 5 | round(-1000000000) }}",
+        "{{ 5 | round(1000000000, 'ceil') }}",
+        "{{ ('a ' * 99999) | wordwrap(1, wrapstring='x' * 99999) | length }}",
+        "{{ ('<!---->' * 40000) | striptags }}",
+        "{{ [[1], [2]] | sum(start=[]) }}",
+        "{{ ('<' * 200000) | forceescape | length }}",
+    ],
+)
+def test_no_step_of_a_template_can_make_much_of_little(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_budget, "LONGEST", 400_000)
+
+    with pytest.raises(InvalidInput):
+        render(template, {})
+
+
+def test_a_long_input_is_gone_through_a_hundred_times_without_reaching_a_bound() -> None:
+    data = {"orders": [{"id": number, "text": "word " * 100} for number in range(200)]}
+    template = (
+        "{% for o in orders %}{{ orders | selectattr('id', 'eq', o.id) | map(attribute='id') | join(',') }} "
+        "{% for p in orders if p.id < o.id %}{{ loop.index }}{% endfor %}{% endfor %}"
+    )
+
+    assert render(template, data).startswith("0 1 12 123 ")
+
+
+def test_what_one_rendering_spends_is_not_missing_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_budget, "WORK", 3_000_000)
+
+    for _ in range(3):
+        assert render("{% for i in range(5000) %}{% endfor %}done", {}) == "done"
 
 
 def test_the_size_of_a_prompt_is_bounded_in_bytes() -> None:

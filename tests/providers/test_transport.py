@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 
 from aijobs.core.model import Phase
 from aijobs.providers import transport
-from aijobs.providers.compression import ResponseTooLarge
+from aijobs.providers.compression import ResponseTooLarge, decode
 from aijobs.providers.proxies import Proxies
 from aijobs.providers.transport import AiohttpTransport, Progress
 from tests.support import hostile as peers
@@ -427,6 +427,20 @@ def test_a_small_body_that_unpacks_to_more_than_the_cap_is_refused() -> None:
         error, _ = post(server.url, cap=10_000)
 
     assert type(error) is ResponseTooLarge
+
+
+def test_a_body_of_countless_empty_members_is_refused_without_unpacking_them_all() -> None:
+    body = gzip.compress(b"", mtime=0) * 20_000
+
+    with pytest.raises(httpx.DecodingError, match="more than 10000 members"):
+        decode(body, "gzip", limit=1000)
+
+
+def test_a_body_of_many_members_and_pieces_is_put_together() -> None:
+    text = bytes(range(256)) * 4096
+    packed = [gzip.compress(part, compresslevel=0, mtime=0) for part in (text, b"", b"x", text)]
+
+    assert decode(b"\0\0".join(packed), "gzip", limit=len(text) * 2 + 1) == text + b"x" + text
 
 
 @pytest.mark.parametrize("body", [b"<html>busy</html>", b"", b"null"], ids=["html", "empty", "null"])

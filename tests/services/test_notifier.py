@@ -12,6 +12,8 @@ from aijobs.core.notifying import Told, next_step, private_address
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.notifier import Notifier
 from aijobs.store import jobs, outbox
+from tests.support import hostile as peers
+from tests.support.hostile import hostile
 from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
 from tests.support.receiver import receiver
 
@@ -152,11 +154,64 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_too(store, chance)
         ("8.8.8.8", False), ("127.0.0.1", True), ("10.1.2.3", True), ("172.16.0.1", True),
         ("192.168.1.1", True), ("169.254.169.254", True), ("0.0.0.0", True), ("100.64.0.1", True),
         ("::1", True), ("fe80::1%eth0", True), ("fc00::1", True),
-        ("::ffff:127.0.0.1", True), ("2606:4700::1111", False), ("224.0.0.1", True),
+        ("64:ff9b::10.0.0.1", True), ("64:ff9b::8.8.8.8", False), ("2002:7f00:1::", True),
+        ("::10.0.0.1", True), ("::ffff:127.0.0.1", True), ("2606:4700::1111", False), ("224.0.0.1", True),
     ],
 )  # fmt: skip
 def test_which_addresses_are_private(address, private):
     assert (private_address([address]) is not None) == private
+
+
+def test_a_receiver_that_answers_a_byte_at_a_time_is_hung_up_on_when_the_time_is_over(store, chance):
+    def drips_a_header(peer):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        while not peer.server.closing.wait(timeout=0.02):
+            peer.sock.sendall(b"x")
+
+    with hostile(drips_a_header) as server:
+        coordinator, notifier = wired(store, chance, {"ops": webhook(server.url, timeout="300ms")})
+        job = finish_one(coordinator)
+
+        notifier.run_once()
+
+    assert notes(store, job)[0]["last_error"] == "no answer within 0.3 s"
+
+
+def test_a_redirect_is_not_followed_wherever_it_leads(store, chance, hook):
+    moved = peers.response(status="307 Temporary Redirect", headers=(f"Location: {hook.url}",))
+    with hostile(peers.answers(moved)) as server:
+        coordinator, notifier = wired(store, chance, {"ops": webhook(server.url)})
+        job = finish_one(coordinator)
+
+        notifier.run_once()
+
+    assert hook.deliveries == []
+    assert notes(store, job)[0]["last_error"] == "HTTP 307: a redirect, which is not followed"
+
+
+def test_the_name_of_a_receiver_is_looked_up_once_and_that_address_is_called(store, chance, hook):
+    port = int(hook.url.rpartition(":")[2].partition("/")[0])
+    coordinator, notifier = wired(store, chance, {"ops": webhook(f"http://receiver.example:{port}/hook")})
+    answers = iter([["127.0.0.1"]])  # a second question, as for a name that is bound anew, has no answer
+    notifier.resolver = lambda host, port: next(answers)
+    finish_one(coordinator)
+
+    report = notifier.run_once()
+
+    assert report.delivered == 1
+    assert hook.deliveries[0].headers["host"] == f"receiver.example:{port}"
+
+
+def test_a_name_that_no_resolver_can_take_is_a_failed_delivery(store, chance):
+    target = webhook(f"https://{'a' * 64}.example/hook")
+    coordinator, notifier = wired(store, chance, {"ops": target})
+    job = finish_one(coordinator)
+
+    report = notifier.run_once()
+
+    assert report.again == 1
+    assert notes(store, job)[0]["last_error"]
 
 
 @pytest.mark.parametrize(("code", "state"), [(0, "delivered"), (3, "pending")])

@@ -69,4 +69,6 @@ class NotifySettings(Section):
             raise ValueError("kind webhook needs `url`")
         if self.kind == "command" and not (self.command and self.command[0]):
             raise ValueError("kind command needs `command`, a list: [program, argument, ...]")
+        if any("\0" in part for part in self.command):
+            raise ValueError("`command` has a NUL in it, which no program can be given")
         return self
