@@ -39,15 +39,23 @@ class Alert:
     evidence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a value is of: how it is put into words here, and how a template of Prometheus does it."""
+
+    words: Callable[[float], str]
+    template: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A rule. *words* puts a value into words; *samples* is PromQL for the floor, None where 1 is enough."""
+    """A rule. *samples* is PromQL for the floor, None where 1 is enough."""
 
     name: str
     summary: str
     measure: Callable[[Overview, AlertRule, Settings], Reading]
     expr: Callable[[AlertRule], str]
-    words: Callable[[float], str]
+    unit: Unit
     samples: Callable[[AlertRule], tuple[str, ...]] | None = None
 
 
@@ -83,7 +91,7 @@ def prometheus_rules(settings: Settings) -> dict[str, object]:
             "labels": {"severity": rule.severity},
             "annotations": {
                 "summary": one.summary,
-                "description": "{{ $value }}, above " + _bound(one, rule),
+                "description": f"{one.unit.template}, above {one.unit.words(threshold_of(rule))}",
             },
         }
         for one, rule in _with_rules(settings.alerts)
@@ -105,17 +113,13 @@ def _evaluated(one: Definition, overview: Overview, rule: AlertRule, settings: S
     if reading.value is None:
         evidence = "nothing to measure"
     else:
-        evidence = f"{one.words(reading.value)}" + (f" ({reading.worst})" if reading.worst else "")
+        evidence = one.unit.words(reading.value) + (f" ({reading.worst})" if reading.worst else "")
     if reading.value is not None and not enough:
         evidence += f"; {reading.samples} samples of {rule.min_samples}"
     return Alert(
         rule=one.name, severity=rule.severity, firing=firing, value=reading.value, threshold=threshold,
         samples=reading.samples, evidence=evidence,
     )  # fmt: skip
-
-
-def _bound(one: Definition, rule: AlertRule) -> str:
-    return one.words(threshold_of(rule))
 
 
 # --- What is measured ------------------------------------------------------------------------------
@@ -221,6 +225,11 @@ def _sum(series: str, span: str) -> str:
     return f"sum(increase({series}{span}))"
 
 
+def _number(series: str, span: str) -> str:
+    """How many there were; `increase` guesses beyond the first and the last sample, by a fraction of one."""
+    return f"round({_sum(series, span)})"
+
+
 def _failures(span: str) -> str:
     return f"{_sum(_DEAD, span)} / {_sum(_ENDED, span)}"
 
@@ -230,30 +239,23 @@ def _mean_wait(span: str) -> str:
 
 
 def _both(series: str) -> Callable[[AlertRule], tuple[str, ...]]:
-    return lambda rule: (_sum(series, _span(rule)), _sum(series, _before(rule)))
+    return lambda rule: (_number(series, _span(rule)), _number(series, _before(rule)))
 
 
 def _now(series: str) -> Callable[[AlertRule], tuple[str, ...]]:
-    return lambda rule: (_sum(series, _span(rule)),)
+    return lambda rule: (_number(series, _span(rule)),)
 
 
 # --- In words --------------------------------------------------------------------------------------
 
-
-def _seconds(value: float) -> str:
-    return format_duration(timedelta(seconds=round(value)))
-
-
-def _share(value: float) -> str:
-    return f"{value * 100:.1f} %"
-
-
-def _factor(value: float) -> str:
-    return f"{value:.1f} times the window before"
-
-
-def _count(value: float) -> str:
-    return f"{value:g}"
+_FACTOR = "times the window before"
+_SECONDS = Unit(
+    lambda value: format_duration(timedelta(seconds=round(value))), "{{ $value | humanizeDuration }}"
+)
+_SHARE = Unit(lambda value: f"{value * 100:.1f} %", "{{ $value | humanizePercentage }}")
+_TIMES = Unit(lambda value: f"{value:.1f} {_FACTOR}", '{{ $value | printf "%.1f" }} ' + _FACTOR)
+_COUNT = Unit(lambda value: f"{value:g}", "{{ $value }}")
+_RETRIES = Unit(lambda value: f"{value:g} retries of one job", "{{ $value }} retries")
 
 
 DEFINITIONS = (
@@ -262,21 +264,21 @@ DEFINITIONS = (
         summary="A job has been processing for too long.",
         measure=_stuck,
         expr=lambda rule: "max(aijobs_task_stuck_duration_seconds)",  # noqa: ARG005
-        words=_seconds,
+        unit=_SECONDS,
     ),
     Definition(
         name="retries",
         summary="A job was retried too often.",
         measure=_retries,
         expr=lambda rule: "max(aijobs_task_retries_max)",  # noqa: ARG005
-        words=lambda value: f"{value:g} retries of one job",
+        unit=_RETRIES,
     ),
     Definition(
         name="failure_rate",
         summary="Too large a share of the jobs that ended failed.",
         measure=_failure_rate,
         expr=lambda rule: _failures(_span(rule)),
-        words=_share,
+        unit=_SHARE,
         samples=_now(_ENDED),
     ),
     Definition(
@@ -284,7 +286,7 @@ DEFINITIONS = (
         summary="A job that could run has waited for too long.",
         measure=_queue_wait,
         expr=lambda rule: "max(aijobs_oldest_ready_age_seconds)",  # noqa: ARG005
-        words=_seconds,
+        unit=_SECONDS,
     ),
     Definition(
         name="queue_wait_rising",
@@ -293,7 +295,7 @@ DEFINITIONS = (
         expr=lambda rule: (
             f"({_mean_wait(_span(rule))}) / clamp_min({_mean_wait(_before(rule))}, {_LEAST_WAIT:g})"
         ),
-        words=_factor,
+        unit=_TIMES,
         samples=_both(names.QUEUE_WAIT + "_count"),
     ),
     Definition(
@@ -301,7 +303,7 @@ DEFINITIONS = (
         summary="A smaller share of the jobs succeeds than before.",
         measure=_success_falling,
         expr=lambda rule: f"{_failures(_span(rule))} - {_failures(_before(rule))}",
-        words=_share,
+        unit=_SHARE,
         samples=_both(_ENDED),
     ),
     Definition(
@@ -309,29 +311,29 @@ DEFINITIONS = (
         summary="Providers refuse more calls for their rate than before.",
         measure=_rate_limited_rising,
         expr=lambda rule: f"{_sum(_LIMITED, _span(rule))} / clamp_min({_sum(_LIMITED, _before(rule))}, 1)",
-        words=_factor,
+        unit=_TIMES,
         samples=_now(_LIMITED),
     ),
     Definition(
         name="leases_expired",
         summary="Workers lose their leases: they crash, hang or lose the store.",
         measure=_leases_expired,
-        expr=lambda rule: _sum(names.LEASES_LOST, _span(rule)),
-        words=_count,
+        expr=lambda rule: _number(names.LEASES_LOST, _span(rule)),
+        unit=_COUNT,
     ),
     Definition(
         name="webhook_delay",
         summary="Webhooks come late.",
         measure=_webhook_delay,
         expr=lambda rule: "max(aijobs_webhook_delay_longest_seconds)",  # noqa: ARG005
-        words=_seconds,
+        unit=_SECONDS,
     ),
     Definition(
         name="dead_letters",
         summary="There are new dead letters.",
         measure=_dead_letters,
-        expr=lambda rule: _sum(names.DEAD_LETTERS, _span(rule)),
-        words=_count,
+        expr=lambda rule: _number(names.DEAD_LETTERS, _span(rule)),
+        unit=_COUNT,
     ),
 )
 """One for each rule that the configuration knows."""

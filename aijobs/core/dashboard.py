@@ -1,6 +1,6 @@
 """The Grafana dashboard, as a value: panels over the exported metrics, for any Prometheus data source."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +9,25 @@ from aijobs.core import totals as names
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
 _SCHEMA = 39  # the dashboard schema of Grafana 10 and later
+_LEGEND = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
+_TOOLTIP = {"mode": "multi", "sort": "desc"}
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "timeseries": {"legend": _LEGEND, "tooltip": _TOOLTIP},
+    "state-timeline": {
+        "legend": _LEGEND, "tooltip": _TOOLTIP, "showValue": "auto", "rowHeight": 0.9, "mergeValues": True,
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One picture. *queries* are (PromQL, legend); *unit* is one of Grafana's."""
+    """One picture. *queries*: (PromQL, legend); *unit*: one of Grafana's; *states*: (value, word, colour)."""
 
     title: str
     queries: Sequence[tuple[str, str]]
     unit: str = "short"
     kind: str = "timeseries"
+    states: Sequence[tuple[str, str, str]] = ()
 
 
 def _rate(metric: str, by: str, labels: str = "") -> str:
@@ -78,11 +87,13 @@ PANELS = (
         title="Providers sent nothing",
         queries=[("aijobs_provider_paused", "{{provider}}")],
         kind="state-timeline",
+        states=[("0", "called", "green"), ("1", "sent nothing", "red")],
     ),
     Panel(
         title="Breakers",
         queries=[("aijobs_provider_breaker_state == 1", "{{provider}} {{state}}")],
         kind="state-timeline",
+        states=[("1", "so", "blue")],
     ),
     Panel(title="Dead letters, open", queries=[("aijobs_dead_letters_open", "{{type}}")]),
     Panel(title="Oldest dead letter", queries=[("aijobs_oldest_dead_letter_age_seconds", "age")], unit="s"),
@@ -143,10 +154,16 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
         "gridPos": {
             "x": number % across * _WIDTH, "y": number // across * _HEIGHT, "w": _WIDTH, "h": _HEIGHT,
         },
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "options": {},
+        "fieldConfig": {"defaults": _fields(panel), "overrides": []},
+        "options": _OPTIONS[panel.kind],
         "targets": [
             {"refId": chr(ord("A") + n), "datasource": _SOURCE, "expr": expr, "legendFormat": legend}
             for n, (expr, legend) in enumerate(panel.queries)
         ],
     }  # fmt: skip
+
+
+def _fields(panel: Panel) -> dict[str, Any]:
+    words = {value: {"text": word, "color": colour} for value, word, colour in panel.states}
+    mappings = [{"type": "value", "options": words}] if words else []
+    return {"unit": panel.unit, "min": 0, "mappings": mappings}
