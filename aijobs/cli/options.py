@@ -61,6 +61,10 @@ Actor = Annotated[
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the change.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen, and change nothing.")]
+Probe = Annotated[
+    bool,
+    typer.Option("--probe", help="Ask each provider, by one free call, whether it takes the credentials."),
+]
 MOST = 1_000_000_000
 """The largest `--limit`: more than any store holds, and a number that every database takes."""
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=MOST, help="How many at most.")]

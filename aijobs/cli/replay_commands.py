@@ -5,8 +5,10 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Annotated, Any
 
@@ -20,6 +22,7 @@ from aijobs.cli.options import (
     Actor,
     ErrorClassFilter,
     Preview,
+    Probe,
     Reason,
     Since,
     TypeFilter,
@@ -27,10 +30,11 @@ from aijobs.cli.options import (
     UserFilter,
     Yes,
 )
+from aijobs.cli.probes import ask
 from aijobs.cli.progress import Progress
 from aijobs.core.durations import Rate, format_duration, parse_rate
 from aijobs.core.errors import Conflict, StoreError, UsageError
-from aijobs.core.replaying import Check, ReplayOptions
+from aijobs.core.replaying import FORCIBLE, Check, ReplayOptions
 from aijobs.services.replay import Outcome, Plan, PlannedGroup, Planner, Runner, RunReport
 from aijobs.store import replays
 from aijobs.store.dead_letters import DeadLetterFilter
@@ -52,20 +56,30 @@ Resume = Annotated[
     str | None, typer.Option("--resume", metavar="ID", help="Go on with an interrupted or stopped replay.")
 ]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", metavar="N", min=1, max=10_000, help="Jobs in a batch.")
+    int | None, typer.Option("--batch-size", metavar="N", min=1, max=10_000, help="Jobs in a batch (10).")
 ]
-AtRate = Annotated[str, typer.Option("--rate", metavar="RATE", help="Jobs over time: 1/s, 30/m.")]
-Canary = Annotated[int, typer.Option("--canary", metavar="N", min=0, help="Jobs that go first, alone.")]
+AtRate = Annotated[
+    str | None, typer.Option("--rate", metavar="RATE", help="Jobs over time: 30/m, 5/s (1/s).")
+]
+Canary = Annotated[
+    int | None, typer.Option("--canary", metavar="N", min=0, help="Jobs that go first, alone (1).")
+]
 Ramp = Annotated[bool, typer.Option("--ramp", help="Double the batches from the canary on.")]
 Ratio = Annotated[
-    float, typer.Option("--max-failure-ratio", metavar="F", min=0, max=1, help="Stop above this share.")
+    float | None,
+    typer.Option("--max-failure-ratio", metavar="F", min=0, max=1, help="Stop above this share (0.2)."),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Go on although a provider is unwell; needs --reason. Its breaker stays."),
 ]
 
 
 @notes(
     "aijobs deadletter replay --type summarize --error-class unavailable --preview",
+    "aijobs deadletter replay --all --preview --probe",
     "aijobs deadletter replay --plan 019b7d6e-… --reason 'INC-1234 is over'",
-    "aijobs deadletter replay --resume 019b7d6e-…",
+    "aijobs deadletter replay --resume 019b7d6e-… --rate 10/m",
     exits={
         0: "everything that was planned has succeeded; a preview found nothing in the way",
         1: "finished with failures, or stopped; a preview found blockers; you said no",
@@ -78,42 +92,42 @@ def replay(
     ctx: typer.Context, job_ids: Jobs = None, type_name: TypeFilter = None,
     error_class: ErrorClassFilter = None, user: UserFilter = None, since: Since = None, until: Until = None,
     limit: Limit = None, everything: All = False, preview: Preview = False,
-    plan_id: PlanId = None, resume: Resume = None, batch_size: BatchSize = 10, rate: AtRate = "1/s",
-    canary: Canary = 1, ramp: Ramp = False, max_failure_ratio: Ratio = 0.2,
-    reason: OptionalReason = None, yes: Yes = False, actor: Actor = None,
+    probe: Probe = False, plan_id: PlanId = None, resume: Resume = None, batch_size: BatchSize = None,
+    rate: AtRate = None, canary: Canary = None, ramp: Ramp = False, max_failure_ratio: Ratio = None,
+    force: Force = False, reason: OptionalReason = None, yes: Yes = False, actor: Actor = None,
 ) -> int:  # fmt: skip
     """Run dead letters again: a canary first, then batches, each after the one before has settled.
 
     --preview stores a plan and shows what it would do, and why not the rest; --plan runs exactly that. It
     stops by itself when the failures come back or a provider is unwell. Ctrl-C leaves it resumable.
+
+    With --plan and --resume, the options of pace and caution that are given change the plan's from now on.
     """
     context = context_of(ctx)
-    filters = (type_name, error_class, user, since, until, limit)
-    if resume or plan_id:
-        if (
-            (resume and plan_id)
-            or job_ids
-            or preview
-            or everything
-            or any(one is not None for one in filters)
+    if force and not (reason and reason.strip()):
+        raise UsageError("--force needs --reason: it is written down with every job")
+    changes = _changes(batch_size, rate, canary, max_failure_ratio, ramp=ramp, force=force)
+    if resume is not None or plan_id is not None:
+        which = (job_ids or None, preview or None, everything or None, probe or None)
+        if (resume is not None and plan_id is not None) or any(
+            one is not None for one in (*which, type_name, error_class, user, since, until, limit)
         ):
             raise UsageError("--plan and --resume stand alone: the plan says which jobs")
-        return _carry_out(
-            context, plan_id or resume or "", context.actor(actor), fresh=plan_id is not None, yes=yes
-        )
+        run = _Run(plan_id or resume or "", fresh=plan_id is not None, changes=changes, reason=reason)
+        return _carry_out(context, run, context.actor(actor), yes=yes)
     wanted = chosen(
         context, job_ids, type_name=type_name, error_class=error_class, user=user, since=since, until=until
     )
-    options = ReplayOptions(
-        batch_size=batch_size, rate=_rate(rate), canary=canary, ramp=ramp, max_failure_ratio=max_failure_ratio
-    )
-    plan = _plan(context, wanted, options, everything=everything, limit=limit, actor=actor, reason=reason)
+    plan = _plan(
+        context, wanted, ReplayOptions(**changes), everything=everything, limit=limit, probe=probe,
+        actor=actor, reason=reason,
+    )  # fmt: skip
     if preview or plan.replayable == 0:
         context.printer.emit(plan_shape(plan), lambda: _print_plan(context, plan))
         return 1 if plan.blocked else 0
     if not context.json:
         _print_plan(context, plan)
-    return _carry_out(context, plan.id, context.actor(actor), fresh=True, yes=yes)
+    return _carry_out(context, _Run(plan.id, fresh=True), context.actor(actor), yes=yes)
 
 
 @notes("aijobs deadletter replays --json", exits={0: "listed", 5: "the store cannot be reached"})
@@ -160,14 +174,27 @@ def replay_abort(
 
 def _plan(
     context: Context, wanted: DeadLetterFilter, options: ReplayOptions, *, everything: bool,
-    limit: int | None, actor: str | None, reason: str | None,
+    limit: int | None, probe: bool, actor: str | None, reason: str | None,
 ) -> Plan:  # fmt: skip
     if wanted.empty and not everything and limit is None:
         raise UsageError(
             "say which: jobs, a filter, --limit, or --all", hint="--preview shows what it would be"
         )
-    planner = Planner(context.store, context.settings, chance=context.chance)
+    asking = partial(ask, context, context.settings) if probe else None
+    planner = Planner(context.store, context.settings, chance=context.chance, probe=asking)
     return planner.plan(wanted, options, limit=limit or _NO_LIMIT, actor=context.actor(actor), reason=reason)
+
+
+def _changes(
+    batch_size: int | None, rate: str | None, canary: int | None, max_failure_ratio: float | None, *,
+    ramp: bool, force: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The options of pace and caution that were given, by name."""
+    given = {
+        "batch_size": batch_size, "rate": None if rate is None else _rate(rate), "canary": canary,
+        "max_failure_ratio": max_failure_ratio, "ramp": ramp or None, "force": force or None,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _rate(text: str) -> Rate:
@@ -236,6 +263,8 @@ def _print_plan(context: Context, plan: Plan) -> None:
         printer.say(f"to run exactly this: aijobs deadletter replay --plan {plan.id}")
     if plan.blocked:
         printer.say("what to do about what is BAD: aijobs diagnose")
+        if any(not check.ok and check.check in FORCIBLE for check in plan.checks):
+            printer.say("to go on although a provider is unwell: --force --reason ...")
 
 
 def _sizes(batches: Sequence[int]) -> str:
@@ -246,14 +275,26 @@ def _sizes(batches: Sequence[int]) -> str:
 # --- Running ----------------------------------------------------------------------------------------
 
 
-def _carry_out(context: Context, replay_id: str, actor: str, *, fresh: bool, yes: bool) -> int:
-    runner = _runner(context, actor)
-    check = runner.check_fresh if fresh else runner.check_resumable
-    check(replay_id)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Which plan to carry out; *changes* are options instead of its own, *fresh* that nobody has begun it."""
+
+    id: str
+    fresh: bool
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+
+def _carry_out(context: Context, wanted: _Run, actor: str, *, yes: bool) -> int:
+    runner, replay_id = _runner(context, actor), wanted.id
+    if wanted.fresh:
+        runner.check_fresh(replay_id, wanted.changes)
+    else:
+        runner.check_resumable(replay_id)
     with context.store.read() as tx:
         before = replays.progress(tx, replay_id)
     left = before.planned + before.replayed
-    if fresh and not left:
+    if wanted.fresh and not left:
         raise Conflict(
             f"plan {replay_id} has no job that can be replayed",
             hint="take the cause away (aijobs diagnose says how), then make a new plan with --preview",
@@ -264,7 +305,7 @@ def _carry_out(context: Context, replay_id: str, actor: str, *, fresh: bool, yes
     with _stoppable() as stop, context.printer.progress("replay", total=left) as progress:
         hear = _Listener(context, progress, skipped)
         try:
-            report = runner.run(replay_id, hear=hear, stop=stop)
+            report = runner.run(replay_id, hear=hear, stop=stop, changes=wanted.changes, reason=wanted.reason)
         except StoreError as error:
             raise _cut_off(error, replay_id, hear.counts, before.planned) from error
     _print_report(context, report, skipped)

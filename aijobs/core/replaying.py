@@ -20,16 +20,23 @@ _SAME_AGAIN = frozenset(
 )
 """Classes where the same request meets the same answer: only a change of code or settings helps."""
 
+FORCIBLE = frozenset({"provider_health", "probe"})
+"""Checks that a person may overrule: they are about the moment, and the breaker still guards the provider."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """How fast and how careful. *ramp*: batches double from the canary on instead of being full at once."""
+    """How fast and how careful. *ramp*: batches double from the canary on instead of being full at once.
+
+    *force*: go on although a provider is unwell. Its jobs then wait where all its jobs wait.
+    """
 
     batch_size: int = 10
     rate: Rate = field(default_factory=lambda: Rate(1, timedelta(seconds=1)))
     canary: int = 1
     ramp: bool = False
     max_failure_ratio: float = 0.2
+    force: bool = False
 
     def span_of(self, count: int) -> timedelta:
         """How long *count* jobs take at the rate."""
@@ -54,8 +61,7 @@ class ProviderFacts:
     has_credentials: bool
     trouble: str | None = None  # breaker, pause or hold, in words
     limits: str | None = None  # what its last headers said
-    probe: str | None = None  # what a free call found; None: none was made
-    probe_ok: bool = True
+    probe: tuple[bool, str] | None = None  # whether a free call found all well, and what; None: none was made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +90,19 @@ class JobFacts:
     max_replays: int | None = None
 
 
-def check_group(facts: GroupFacts) -> list[Check]:
-    """What has to hold before any dead letter of the group is replayed, each with its evidence."""
+def check_group(facts: GroupFacts, *, force: bool = False) -> list[Check]:
+    """What has to hold before any dead letter of the group is replayed, each with its evidence.
+
+    With *force* an unwell provider is no obstacle. What nothing but a change mends always is one.
+    """
+    return [_overruled(check) if force and check.check in FORCIBLE else check for check in _checks(facts)]
+
+
+def _overruled(check: Check) -> Check:
+    return check if check.ok else Check(check.check, True, f"{check.evidence} (overruled by --force)")
+
+
+def _checks(facts: GroupFacts) -> list[Check]:
     provider = facts.provider
     checks = [Check("type_known", facts.configured, f"type {facts.type} {_there(facts.configured)}")]
     if provider is not None:
@@ -103,7 +120,7 @@ def check_group(facts: GroupFacts) -> list[Check]:
             Check("quota", True, provider.limits or f"{provider.name} has said nothing of its limits"),
         ]
         if provider.probe is not None:
-            checks.append(Check("probe", provider.probe_ok, provider.probe))
+            checks.append(Check("probe", *provider.probe))
     checks.append(
         Check("not_paused", facts.paused is None, facts.paused or f"type {facts.type} is not paused")
     )

@@ -146,6 +146,17 @@ class PollFailed:
     gone: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What a free call found: whether a provider takes our credentials, in words.
+
+    Where nothing can be learnt it is *ok*, and *evidence* says that it is not known.
+    """
+
+    ok: bool
+    evidence: str
+
+
 class Adapter(Protocol):
     """One remote API. Only asyncio.CancelledError ever leaves it: every failure is a classified Failure.
 

@@ -69,15 +69,18 @@ class Providers:
             secrets = self._settings.secrets()
             return PythonAdapter(name, provider.callable or "", clock=self._clock, secrets=secrets)
         module, adapter = _REMOTE[provider.kind]
-        made: Adapter = getattr(import_module(f"aijobs.providers.{module}"), adapter)(
-            self._endpoint(name, provider)
-        )
+        made: Adapter = getattr(import_module(f"aijobs.providers.{module}"), adapter)(self.endpoint(name))
         return made
 
-    def _endpoint(self, name: str, provider: ProviderSettings) -> "Endpoint":
+    def endpoint(self, name: str) -> "Endpoint":
+        """Where provider *name* is called over HTTP.
+
+        Raises NotFound for a name nobody configured, UsageError for a provider without an address.
+        """
         from aijobs.providers.client import Client
         from aijobs.providers.endpoint import Endpoint
 
+        provider = self._settings.provider(name)
         url, options = _spoken_to(provider)
         if url is None:
             raise UsageError(f"provider {name!r} has no address", hint=f"set providers.{name}.base_url")

@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import version
@@ -12,6 +12,7 @@ from aijobs.core.config.checks import check as config_warnings
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import AijobsError
 from aijobs.core.settings import Kind, ProviderSettings, Settings
+from aijobs.providers.contract import Probed
 from aijobs.store import leases, schema, workers
 from aijobs.store.condition import Condition, condition_of
 from aijobs.store.engine import Store
@@ -22,7 +23,10 @@ _LIBRARIES = ("typer", "sqlalchemy", "psycopg", "pydantic", "httpx", "aiohttp")
 _LEAST_ROOM = 100 << 20  # bytes left on the disk of an SQLite store
 _LARGEST_SKEW = 5.0  # seconds between this machine's clock and the server's
 _LISTEN_WAIT = 3.0  # seconds a listener may take to hear its own message
-_KEYED = frozenset({Kind.OPENAI_RESPONSES, Kind.OPENAI_CHAT, Kind.ANTHROPIC})
+
+
+Probe = Callable[[Settings, Sequence[str]], Mapping[str, Probed]]
+"""Asks providers of a configuration, by one free call each, whether they take our credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +45,21 @@ class Patient:
 
     load: Callable[[], Settings]
     open: Callable[[], Store]
+    probe: Probe | None = None
     settings: Settings | None = None
     store: Store | None = None
     condition: Condition | None = None
     records: list[WorkerRecord] = field(default_factory=list)
 
 
-def examine(load: Callable[[], Settings], open_store: Callable[[], Store]) -> list[Finding]:
-    """Run every check; one that cannot be done because an earlier one failed is left out."""
-    patient = Patient(load=load, open=open_store)
+def examine(
+    load: Callable[[], Settings], open_store: Callable[[], Store], *, probe: Probe | None = None
+) -> list[Finding]:
+    """Run every check; one that cannot be done because an earlier one failed is left out.
+
+    With *probe*, every provider is also asked whether it takes the credentials.
+    """
+    patient = Patient(load=load, open=open_store, probe=probe)
     return [finding for check in CHECKS for finding in check(patient)]
 
 
@@ -87,6 +97,10 @@ def _credentials(patient: Patient) -> Iterator[Finding]:
         return
     for name, provider in patient.settings.providers.items():
         yield _provider(f"provider {name}", provider)
+    if patient.probe is not None:
+        for name, found in patient.probe(patient.settings, sorted(patient.settings.providers)).items():
+            hint = "mend its key or its address, or wait until it is well"
+            yield Finding(check=f"probe {name}", ok=found.ok, evidence=found.evidence, hint=hint)
 
 
 def _provider(check: str, provider: ProviderSettings) -> Finding:
@@ -103,7 +117,7 @@ def _provider(check: str, provider: ProviderSettings) -> Finding:
     parts.append("API key present" if provider.api_key else "no API key")
     if provider.webhook_secret:
         parts.append("webhook secret present")
-    missing = provider.kind in _KEYED and provider.api_key is None and provider.base_url is None
+    missing = provider.lacks_credentials
     fix = "give it an api_key: ${NAME}" if missing else None
     return Finding(check=check, ok=not missing, evidence=", ".join(parts), hint=fix)
 

@@ -102,6 +102,11 @@ _END = (
         finished_at=bindparam("finished"), updated_at=bindparam("now"),
     )
 )  # fmt: skip
+_AMEND = (
+    update(replays)
+    .where(*_HELD)
+    .values(options=bindparam("new_options"), reason=func.coalesce(bindparam("new_reason"), _r.reason))
+)
 _ABORT = (
     update(replays)
     .where(_r.id == bindparam("of_replay"), _r.state.in_(("planned", "running", "interrupted", "stopped")))
@@ -119,6 +124,7 @@ _NEXT = (
     .with_for_update()
 )
 _ITEMS = select(*(_i[name] for name in _ITEM_NAMES)).where(_OF_REPLAY).order_by(_i.position)
+_KINDS = select(_i.type, _i.error_class).where(_OF_REPLAY, _i.state == "planned").distinct()
 _MARK = (
     update(replay_items)
     .where(_OF_REPLAY, _i.job_id == bindparam("of_job"), _i.state == bindparam("from_state"))
@@ -217,6 +223,14 @@ def keep(tx: Connection, replay: Replay, now: datetime, until: datetime) -> bool
     return tx.execute(_KEEP, values).rowcount == 1
 
 
+def amend(tx: Connection, replay: Replay, options: str, reason: str | None) -> bool:
+    """Go on by other options, and for *reason* if one is given; False when it was aborted or taken over."""
+    values = {
+        "of_replay": replay.id, "token": replay.owner_token, "new_options": options, "new_reason": reason,
+    }  # fmt: skip
+    return tx.execute(_AMEND, values).rowcount == 1
+
+
 def end(tx: Connection, replay: Replay, state: str, because: str | None, now: datetime) -> bool:
     """Stop carrying it out; False when it was aborted or taken over."""
     finished = now if state in ("done", "aborted") else None
@@ -240,6 +254,11 @@ def next_items(tx: Connection, replay_id: str, limit: int) -> list[Item]:
 def items(tx: Connection, replay_id: str) -> list[Item]:
     """Every item, in the order of the plan."""
     return [_item(row) for row in tx.execute(_ITEMS, {"of_replay": replay_id})]
+
+
+def kinds(tx: Connection, replay_id: str) -> set[tuple[str, str]]:
+    """The (type, error class) of what is still to be replayed."""
+    return {(type_name, error) for type_name, error in tx.execute(_KINDS, {"of_replay": replay_id})}
 
 
 def mark(

@@ -11,6 +11,7 @@ import pytest
 from aijobs.core.clock import Chance
 from aijobs.core.model import Status
 from aijobs.core.settings import Settings
+from aijobs.http.simulator import start_in_thread
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.doctor import Patient, _clock, _disk
 from aijobs.store import workers
@@ -142,6 +143,22 @@ def test_a_worker_that_beats_is_alive_and_a_silent_one_is_told_of(
     assert "alive: w1 on h" in _checks(alive.json)["workers"]["evidence"]
     assert silent.code == 1
     assert "has been silent for 1h" in silent.out
+
+
+def test_with_a_probe_the_doctor_asks_every_provider(run_cli: CommandLine, tmp_path: Path) -> None:
+    with start_in_thread(fault="401") as simulator:
+        (tmp_path / "aijobs.yaml").write_text(
+            f"providers: {{p: {{kind: openai-chat, base_url: '{simulator.url}/v1', api_key: '${{KEY}}'}}}}\n"
+        )
+        plain = run_cli("doctor", "--json", environ={"KEY": "open-sesame"})
+        probed = run_cli("doctor", "--probe", "--json", environ={"KEY": "open-sesame"})
+        asked = [call.path for call in simulator.calls()]
+
+    check = _checks(probed.json)["probe p"]
+    assert (plain.code, probed.code, check["ok"]) == (0, 1, False)
+    assert "refuses the credentials" in check["evidence"]
+    assert "open-sesame" not in probed.out
+    assert asked == ["/v1/models"]
 
 
 def test_a_missing_store_is_a_finding_and_not_an_error(run_bare: CommandLine, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`deadletter replay` from the command line: preview, plan, run, stop, resume, abort."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,8 +11,10 @@ import pytest
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import StoreLocked
 from aijobs.core.model import ErrorClass, Status
+from aijobs.http.simulator import start_in_thread
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.replay import runner
+from aijobs.store import history, replays
 from aijobs.store.engine import open_store
 from tests.support.command_line import command
 from tests.support.jobs import claim_some, fail, new_job, present, settings_of
@@ -125,6 +128,102 @@ def test_a_preview_with_something_in_the_way_exits_1_and_names_it(run, fresh):
     assert "paused" in blocked.json["skipped_jobs"][0]["reason"]
 
 
+def at_simulator(tmp_path, url: str) -> None:
+    """Let type `t` be done by a provider with a key, at *url*."""
+    provider = f"{{kind: openai-responses, base_url: '{url}/v1', api_key: '${{KEY}}'}}"
+    (tmp_path / "aijobs.yaml").write_text(
+        f"providers: {{p: {provider}}}\ntypes: {{t: {{provider: p, model: m}}}}\n"
+    )
+
+
+def test_a_probe_shows_before_anything_runs_that_a_key_is_refused(run, fresh, tmp_path):
+    dead = die(fresh, 2)
+    ask = ("deadletter", "replay", "--all", "--preview", "--probe")
+    with start_in_thread() as simulator:
+        at_simulator(tmp_path, simulator.url)
+        taken = run(*ask, "--json", environ={"KEY": "open-sesame"})
+        simulator.set_fault("401_echo_key")
+        refused = run(*ask, "--json", environ={"KEY": "open-sesame"})
+        plain = run(*ask, environ={"KEY": "open-sesame"})
+        asked = [call.path for call in simulator.calls()]
+
+    def probe_of(result):
+        return next(check for check in result.json["groups"][0]["checks"] if check["check"] == "probe")
+
+    assert (taken.code, probe_of(taken)["ok"], taken.json["replayable"]) == (0, True, 2)
+    assert (refused.code, probe_of(refused)["ok"], refused.json["replayable"]) == (1, False, 0)
+    assert {one["reason"].partition(":")[0] for one in refused.json["skipped_jobs"]} == {"probe"}
+    assert "refuses the credentials" in plain.out
+    assert "open-sesame" not in refused.out + refused.err + plain.out + plain.err
+    assert asked == ["/v1/models"] * 3
+    assert {present(fresh, job_id).round for job_id in dead} == {1}
+
+
+def test_while_its_provider_is_unwell_a_replay_needs_force_and_a_reason(run, fresh):
+    dead = die(fresh, 3)
+    planned = run("deadletter", "replay", "--all", "--preview", "--json").json["plan"]
+    run("provider", "hold", "p", "--reason", "INC-7")
+
+    preview = run("deadletter", "replay", "--all", "--preview")
+    stale = run("deadletter", "replay", "--plan", planned, "--yes")
+    mute = run("deadletter", "replay", "--plan", planned, "--force", "--yes")
+    overruled = run("deadletter", "replay", "--all", "--preview", "--force", "--reason", "x", "--json")
+    untouched = {present(fresh, job_id).round for job_id in dead}
+    run("provider", "reset", "p", "--reason", "to see")
+    run("pause", "t", "--reason", "no, not this")
+    paused = run("deadletter", "replay", "--plan", planned, "--force", "--reason", "x", "--yes")
+
+    assert (preview.code, stale.code, mute.code, paused.code) == (1, 4, 2, 4)
+    assert "INC-7" in preview.out
+    assert "--force" in preview.err
+    assert "--reason" in mute.err
+    health = next(c for c in overruled.json["checks"] if c["check"] == "provider_health")
+    assert (overruled.code, overruled.json["replayable"], health["ok"]) == (0, 3, True)
+    assert health["evidence"].endswith("(overruled by --force)")
+    assert untouched == {1}
+
+
+def test_a_forced_replay_waits_where_all_jobs_wait_and_is_written_down_as_forced(run, fresh, tmp_path):
+    (job_id,) = die(fresh, 1)
+    planned = run("deadletter", "replay", "--all", "--preview", "--json").json["plan"]
+    run("provider", "hold", "p", "--reason", "INC-7")
+    words = ("deadletter", "replay", "--plan", planned, "--force", "--reason", "INC-8 says so", "--yes")
+
+    process = subprocess.Popen(
+        command(*words, "--json"), cwd=tmp_path, env=run.process_environ(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    eventually(lambda: present(fresh, job_id).status is Status.PENDING, 20)
+    with running(fresh):
+        run("provider", "reset", "p", "--reason", "it is well again")
+        out, _ = process.communicate(timeout=30)
+    timeline = run("inspect", job_id, "--json").json["timeline"]
+
+    assert (process.returncode, json.loads(out)["state"]) == (0, "done")
+    assert f"forced replay {planned}: INC-8 says so" in json.dumps(timeline)
+
+
+def test_pace_caution_and_reason_may_change_on_the_way(run, fresh):
+    dead = die(fresh, 4)
+    plan = run("deadletter", "replay", "--all", "--preview", "--rate", "1/h", "--json").json["plan"]
+
+    with running(fresh):
+        done = run(
+            "deadletter", "replay", "--plan", plan, *FAST, "--batch-size", "2", "--reason", "INC-9", "--json"
+        )
+    with fresh.read() as tx:
+        kept = replays.get(tx, plan)
+        batches = replays.progress(tx, plan).batches
+        events = [one for one in history.last_events(tx, 50) if one["kind"] == "replay"]
+
+    assert (done.code, done.json["succeeded"], batches) == (0, 4, 3)
+    assert (kept.reason, json.loads(kept.options)["batch_size"]) == ("INC-9", 2)
+    assert all("INC-9" in run("inspect", job_id).out for job_id in dead)
+    assert [(one["actor"], json.loads(one["detail"])["what"]) for one in reversed(events)] == [
+        ("tester", "begun"), ("tester", "done"),
+    ]  # fmt: skip
+
+
 def test_ctrl_c_leaves_a_replay_that_goes_on_later(run, fresh, tmp_path):
     dead = die(fresh, 30)
     args = ("deadletter", "replay", "--all", "--rate", "5/s", "--yes")
@@ -149,11 +248,11 @@ def test_a_store_that_is_lost_in_the_middle_is_told_with_how_far_it_came(run, fr
     dead = die(fresh, 30)
     reopen, calls = runner.Runner._reopen, []
 
-    def lose_the_store(self, *args):
+    def lose_the_store(self, *args, **named):
         calls.append(args)
         if len(calls) == 16:  # the canary, a whole batch, and half of the next
             raise StoreLocked("another process held the lock")
-        return reopen(self, *args)
+        return reopen(self, *args, **named)
 
     monkeypatch.setattr(runner.Runner, "_reopen", lose_the_store)
     monkeypatch.setattr(runner, "LEASE", timedelta(milliseconds=1))

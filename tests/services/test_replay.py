@@ -13,7 +13,7 @@ from aijobs.core.model import ErrorClass, Status
 from aijobs.core.replaying import LOWEST_PRIORITY, ReplayOptions
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.replay import Planner, Runner
-from aijobs.store import provider_states, replays
+from aijobs.store import dead_letters, provider_states, replays
 from aijobs.store.dead_letters import DeadLetterFilter
 from tests.support.jobs import claim_some, fail, history, new_job, present, settings_of, succeed
 
@@ -356,6 +356,24 @@ def test_four_kinds_of_dead_letters_get_four_verdicts(store, clock):
     assert newer.id in reasons[taken[0]]
     assert any("credentials" in reason for reason in reasons.values())
     assert len(reasons) == len(bad) + len(taken) + 1
+
+
+def test_what_dies_again_keeps_the_time_and_reason_of_its_first_death(desk):
+    (job_id,) = desk.die(1)
+    died = desk.clock.now()
+    desk.clock.advance(timedelta(hours=1))
+    desk.broken = lambda job_id: True
+    desk.run(desk.plan().id)
+
+    with desk.store.read() as tx:
+        deaths = dead_letters.find(tx, DeadLetterFilter(job_ids=(job_id,), state=None), 10)
+        (group,) = dead_letters.groups(tx, EVERYTHING)
+
+    assert [(one.round, one.state, one.error_class) for one in deaths] == [
+        (2, "open", "invalid_request"), (1, "replayed", "bad_response"),
+    ]  # fmt: skip
+    assert deaths[1].at == died
+    assert (group.error_class, group.count) == ("invalid_request", 1)
 
 
 def test_what_only_a_change_can_mend_is_replayed_once_the_settings_have_changed(store, clock):

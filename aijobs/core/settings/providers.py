@@ -182,6 +182,14 @@ class ProviderSettings(Section):
         return frozenset(key for key, kinds in _ONLY_FOR.items() if self.kind not in kinds)
 
     @property
+    def lacks_credentials(self) -> bool:
+        """Whether a vendor's own address is called without anything that says who we are.
+
+        At an address of one's own nobody can tell: a gateway or a local server may ask for nothing.
+        """
+        return self.kind in _MODELS and self.base_url is None and self.api_key is None and not self.headers
+
+    @property
     def url(self) -> str | None:
         """The base URL given, else the one its kind is known by; None where there is none."""
         return self.base_url or BASE_URLS.get(self.kind)

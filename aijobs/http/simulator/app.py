@@ -118,7 +118,8 @@ def _delete(simulator: Simulator) -> Handler:
 
 
 def _models(simulator: Simulator) -> Handler:
-    async def handle(_: Request, __: CallRecord) -> Reply:
+    async def handle(request: Request, _: CallRecord) -> Reply:
+        simulator.check_caller(request.headers.get("x-simulator-fault"))
         names = simulator.settings.models or _MODELS
         data = [
             {"id": name, "object": "model", "type": "model", "created": 0, "owned_by": "aijobs",

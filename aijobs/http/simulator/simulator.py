@@ -20,6 +20,10 @@ from aijobs.http.simulator.work import ENDLESS, Work, Works
 
 _QUEUED_SHARE = 0.2  # of a background response's time before it is in progress
 
+_NOT_SERVED = {
+    "401": "Incorrect API key provided.",
+    "403": "Your project may not do this.",
+}
 _WORK_AS_REPLY = {
     # what a fault of the work looks like in an API that has no response objects
     "incomplete_max": "finish_length",
@@ -102,6 +106,22 @@ class Simulator:
         if asked.api is Api.ECHO and asked.idempotency_key and reply.billed:
             self._once[asked.idempotency_key] = replace(reply, wire=None)
         return reply
+
+    def check_caller(self, fault: str | None) -> None:
+        """Refuse to tell of the models to whom every call is refused for who he is, or while nothing works.
+
+        *fault* is what the caller orders instead of ours. What strikes only now and then, or only so often,
+        is left for the calls that ask for work. Raises Refused.
+        """
+        try:
+            faults = parse_faults(self.settings.fault if fault is None else fault)
+        except ValueError as error:
+            raise Refused(400, f"simulator: {error}", param="simulator") from None
+        for one in faults:
+            always = one.stage is Stage.SUBMIT and one.times is None and one.chance is None
+            status = one.name[:3]
+            if always and is_refusal(one.name) and (status in ("401", "403") or status.startswith("5")):
+                raise Refused(int(status), _NOT_SERVED.get(status, "The server had an error."))
 
     def _check_model(self, asked: Asked) -> None:
         if self.settings.models and asked.model and asked.model not in self.settings.models:

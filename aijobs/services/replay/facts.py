@@ -8,13 +8,11 @@ from aijobs.core.errors import InvalidInput
 from aijobs.core.model import Job, Status
 from aijobs.core.payload import check_schema, parse_json
 from aijobs.core.replaying import GroupFacts, JobFacts, ProviderFacts
-from aijobs.core.settings import ProviderSettings, Settings
+from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
 from aijobs.store import dead_letters, jobs, provider_states, replays, switches
 from aijobs.store.engine import Tx
 from aijobs.store.provider_states import ProviderState
-
-_NEED_KEYS = frozenset({"openai-responses", "anthropic"})
 
 
 def group_facts(
@@ -48,7 +46,7 @@ def provider_facts(
     return ProviderFacts(
         name=name,
         configured=provider is not None,
-        has_credentials=provider is None or _has_credentials(provider),
+        has_credentials=provider is None or not provider.lacks_credentials,
         trouble=trouble_of(state, now),
         limits=f"{name} last said: {_said(state.last_headers)}" if state.last_headers else None,
     )
@@ -126,7 +124,3 @@ def _input_faults(tx: Tx, settings: Settings, job: Job) -> tuple[str, ...]:
     except InvalidInput as error:
         return (error.message,)
     return tuple(check_schema(value, kind.input_schema))
-
-
-def _has_credentials(provider: ProviderSettings) -> bool:
-    return provider.kind not in _NEED_KEYS or provider.api_key is not None

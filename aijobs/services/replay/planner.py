@@ -9,6 +9,7 @@ from aijobs.core.clock import Chance
 from aijobs.core.ids import new_id
 from aijobs.core.replaying import Check, GroupFacts, JobFacts, ReplayOptions, check_group, steps, why_not
 from aijobs.core.settings import Settings
+from aijobs.providers.contract import Probed
 from aijobs.services.replay.facts import group_facts, job_facts
 from aijobs.store import dead_letters, replays
 from aijobs.store.dead_letters import DeadLetter, DeadLetterFilter
@@ -20,8 +21,8 @@ PLAN_LIVES = timedelta(hours=24)
 
 _CHUNK = 500
 
-Probe = Callable[[str], tuple[bool, str]]
-"""Asks a provider, by one free call, whether it takes our credentials: (whether, in words)."""
+Probe = Callable[[Sequence[str]], Mapping[str, Probed]]
+"""Asks providers, by one free call each, whether they take our credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,47 +81,46 @@ class Planner:
         self, wanted: DeadLetterFilter, options: ReplayOptions, *, limit: int, actor: str, reason: str | None
     ) -> Plan:
         """Judge at most *limit* of the dead letters that *wanted* names, the oldest first, and store it."""
-        now = self.store.clock.now()
         with self.store.read() as tx:
             found = dead_letters.oldest(tx, wanted, limit)
-            facts = self._groups(tx, found, now)
-            judged = list(self._judge(tx, found, facts))
+        probed = self._probed(found)  # takes seconds: in no transaction
+        now = self.store.clock.now()
+        with self.store.read() as tx:
+            facts = self._groups(tx, found, probed, now)
+            judged = list(self._judge(tx, found, facts, options))
         items = [_item(position, dead, reason) for position, (dead, reason) in enumerate(judged)]
         plan = self._described(judged, facts, options, now)
         with self.store.write() as tx:
             replays.create(tx, self._row(plan, wanted, options, now, actor=actor, reason=reason), items)
         return plan
 
+    def _probed(self, found: Sequence[DeadLetter]) -> Mapping[str, Probed]:
+        types = {dead.type for dead in found} & self.settings.types.keys()
+        names = sorted({self.settings.types[name].provider for name in types})
+        return self.probe(names) if self.probe is not None and names else {}
+
     def _groups(
-        self, tx: Tx, found: Sequence[DeadLetter], now: datetime
+        self, tx: Tx, found: Sequence[DeadLetter], probed: Mapping[str, Probed], now: datetime
     ) -> Mapping[tuple[str, str], GroupFacts]:
         facts = group_facts(tx, self.settings, {(dead.type, dead.error_class) for dead in found}, now)
-        if self.probe is None:
-            return facts
-        names = sorted({one.provider.name for one in facts.values() if one.provider})
-        answers = {name: self.probe(name) for name in names}
-        return {
-            key: replace(one, provider=replace(one.provider, probe_ok=answers[one.provider.name][0],
-                                               probe=answers[one.provider.name][1]))
-            if one.provider else one
-            for key, one in facts.items()
-        }  # fmt: skip
+        return {key: _with_probe(one, probed) for key, one in facts.items()}
 
     def _judge(
-        self, tx: Tx, found: Sequence[DeadLetter], groups: Mapping[tuple[str, str], GroupFacts]
-    ) -> Iterator[tuple[DeadLetter, str | None]]:
+        self, tx: Tx, found: Sequence[DeadLetter], groups: Mapping[tuple[str, str], GroupFacts],
+        options: ReplayOptions,
+    ) -> Iterator[tuple[DeadLetter, str | None]]:  # fmt: skip
         """Each dead letter with the reason not to replay it, or None."""
         for start in range(0, len(found), _CHUNK):
             chunk = found[start : start + _CHUNK]
             facts = job_facts(tx, self.settings, [(dead.job_id, dead.round) for dead in chunk])
             for dead in chunk:
-                yield dead, verdict(groups[dead.type, dead.error_class], facts.get(dead.job_id))
+                yield dead, verdict(groups[dead.type, dead.error_class], facts.get(dead.job_id), options)
 
     def _described(
         self, judged: Sequence[tuple[DeadLetter, str | None]], facts: Mapping[tuple[str, str], GroupFacts],
         options: ReplayOptions, now: datetime,
     ) -> Plan:  # fmt: skip
-        groups = [self._group(one, judged) for one in facts.values()]
+        groups = [self._group(one, judged, options) for one in facts.values()]
         replayable = sum(reason is None for _, reason in judged)
         return Plan(
             id=new_id(now, self.chance),
@@ -133,7 +133,9 @@ class Planner:
             expires_at=now + PLAN_LIVES,
         )
 
-    def _group(self, facts: GroupFacts, judged: Sequence[tuple[DeadLetter, str | None]]) -> PlannedGroup:
+    def _group(
+        self, facts: GroupFacts, judged: Sequence[tuple[DeadLetter, str | None]], options: ReplayOptions
+    ) -> PlannedGroup:
         ours = [(d, why) for d, why in judged if (d.type, d.error_class) == (facts.type, facts.error_class)]
         reasons = Counter(why for _, why in ours if why is not None)
         replayable = len(ours) - reasons.total()
@@ -147,7 +149,7 @@ class Planner:
             oldest=min(dead.at for dead, _ in ours),
             newest=max(dead.at for dead, _ in ours),
             verdict=f"{word}: {commonest}" if commonest else word,
-            checks=tuple(check_group(facts)),
+            checks=tuple(check_group(facts, force=options.force)),
         )
 
     def _row(
@@ -164,9 +166,17 @@ class Planner:
         )  # fmt: skip
 
 
-def verdict(group: GroupFacts, facts: JobFacts | None) -> str | None:
+def _with_probe(facts: GroupFacts, probed: Mapping[str, Probed]) -> GroupFacts:
+    provider = facts.provider
+    answer = probed.get(provider.name) if provider else None
+    if provider is None or answer is None:
+        return facts
+    return replace(facts, provider=replace(provider, probe=(answer.ok, answer.evidence)))
+
+
+def verdict(group: GroupFacts, facts: JobFacts | None, options: ReplayOptions) -> str | None:
     """Why one dead letter must not be replayed, or None; asked by the preview and, again, by the run."""
-    for check in check_group(group):
+    for check in check_group(group, force=options.force):
         if not check.ok:
             return f"{check.check}: {check.evidence}"
     if facts is None:
@@ -178,7 +188,7 @@ def options_json(options: ReplayOptions) -> dict[str, object]:
     """Options as they are kept and shown."""
     return {
         "batch_size": options.batch_size, "rate": str(options.rate), "canary": options.canary,
-        "ramp": options.ramp, "max_failure_ratio": options.max_failure_ratio,
+        "ramp": options.ramp, "max_failure_ratio": options.max_failure_ratio, "force": options.force,
     }  # fmt: skip
 
 

@@ -6,13 +6,15 @@ that died is followed by `--resume`. Each batch is one transaction with a compar
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
 
 from aijobs.core.durations import parse_rate
-from aijobs.core.errors import Conflict, NotFound
-from aijobs.core.model import Status
+from aijobs.core.errors import Conflict, NotFound, UsageError
+from aijobs.core.model import Event, Status
 from aijobs.core.replaying import (
     LOWEST_PRIORITY,
     GroupFacts,
@@ -24,8 +26,8 @@ from aijobs.core.replaying import (
 )
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.replay.facts import group_facts, job_facts
-from aijobs.services.replay.planner import verdict
-from aijobs.store import replays
+from aijobs.services.replay.planner import options_json, verdict
+from aijobs.store import history, replays
 from aijobs.store.engine import Store, Tx
 from aijobs.store.replays import Item, Progress, Replay
 
@@ -54,6 +56,9 @@ class RunReport:
 
 
 Hear = Callable[[Outcome], None]
+Changes = Mapping[str, Any]
+"""Options of `ReplayOptions` by name."""
+NO_CHANGES: Changes = MappingProxyType({})
 
 
 class Runner:
@@ -66,7 +71,7 @@ class Runner:
         self.owner = owner
         self.actor = actor
 
-    def check_fresh(self, replay_id: str) -> Replay:
+    def check_fresh(self, replay_id: str, changes: Changes = NO_CHANGES) -> Replay:
         """The plan, if it may be begun. NotFound; Conflict when it is stale or its checks no longer hold."""
         replay = self._get(replay_id)
         now = self.store.clock.now()
@@ -75,7 +80,7 @@ class Runner:
         if replay.expires_at is not None and now >= replay.expires_at:
             raise Conflict(f"plan {replay_id} is too old to be run", hint="make a new one with --preview")
         with self.store.read() as tx:
-            blocked = self._troubles(tx, replay, now)
+            blocked = self._troubles(tx, replay, options_of(replay, changes), now)
         if blocked:
             raise Conflict(
                 f"the checks of plan {replay_id} no longer hold: {blocked[0]}", hint="preview again"
@@ -89,13 +94,17 @@ class Runner:
             raise Conflict(f"replay {replay_id} is {replay.state}: nothing was changed", hint=_go_on(replay))
         return replay
 
-    def run(self, replay_id: str, *, hear: Hear, stop: threading.Event) -> RunReport:
+    def run(
+        self, replay_id: str, *, hear: Hear, stop: threading.Event, changes: Changes = NO_CHANGES,
+        reason: str | None = None,
+    ) -> RunReport:  # fmt: skip
         """Carry the plan out from where it stands until it is done, stopped, or *stop* is set.
 
-        Raises NotFound, and Conflict when it has ended or somebody else carries it out.
+        *changes* are options to go on by instead of the plan's, from now on; so is *reason*. Raises NotFound,
+        and Conflict when it has ended or somebody else carries it out.
         """
-        replay = self._take(replay_id)
-        options = _options(replay)
+        replay = self._take(replay_id, changes, reason)
+        options = options_of(replay)
         while True:
             self._settle(replay, hear)
             if stop.is_set():
@@ -106,7 +115,7 @@ class Runner:
             if act.stop:
                 return self._end(replay, "stopped", act.stop)
             if act.size:
-                self._batch(replay, act.size, hear)
+                self._batch(replay, options, act.size, hear)
             else:
                 stop.wait(self._pause(act))
             if not self._keep(replay):
@@ -115,9 +124,12 @@ class Runner:
     def abort(self, replay_id: str, *, reason: str) -> None:
         """End a replay for good; what it has replayed goes on. NotFound; Conflict when it has ended."""
         replay = self._get(replay_id)
+        if not reason.strip():
+            raise UsageError("a reason is needed: whoever finds it aborted reads it")
         with self.store.write() as tx:
             if not replays.abort(tx, replay_id, f"aborted by {self.actor}: {reason}", self.store.clock.now()):
                 raise Conflict(f"replay {replay_id} is {replay.state} already: nothing was changed")
+            self._note(tx, replay_id, "aborted", reason)
 
     # --- One act ---
 
@@ -125,24 +137,21 @@ class Runner:
         now = self.store.clock.now()
         with self.store.read() as tx:
             standing = _standing(replays.progress(tx, replay.id))
-            troubles = self._troubles(tx, replay, now)
+            troubles = self._troubles(tx, replay, options, now)
         return next_act(standing, options, troubles, now)
 
-    def _troubles(self, tx: Tx, replay: Replay, now: datetime) -> list[str]:
-        kinds = {
-            (item.type, item.error_class) for item in replays.items(tx, replay.id) if item.state == "planned"
-        }
-        groups = group_facts(tx, self.settings, kinds, now)
-        return [why for group in groups.values() if (why := _blocked(group))]
+    def _troubles(self, tx: Tx, replay: Replay, options: ReplayOptions, now: datetime) -> list[str]:
+        groups = group_facts(tx, self.settings, sorted(replays.kinds(tx, replay.id)), now)
+        return [why for group in groups.values() if (why := _blocked(group, options))]
 
-    def _batch(self, replay: Replay, size: int, hear: Hear) -> None:
+    def _batch(self, replay: Replay, options: ReplayOptions, size: int, hear: Hear) -> None:
         """Replay the next *size* jobs in one transaction; what has changed since the preview is skipped."""
         now = self.store.clock.now()
         heard: list[Outcome] = []
         with self.store.write() as tx:
             batch = replays.progress(tx, replay.id).batches + 1
-            for item, why in self._judged(tx, replays.next_items(tx, replay.id, size), now):
-                reason = why or self._reopen(tx, replay, item, now)
+            for item, why in self._judged(tx, replays.next_items(tx, replay.id, size), options, now):
+                reason = why or self._reopen(tx, replay, item, now, forced=options.force)
                 state = "skipped" if reason else "replayed"
                 replays.mark(
                     tx, replay.id, item, state, reason=reason, batch=None if reason else batch,
@@ -152,18 +161,21 @@ class Runner:
         for outcome in heard:
             hear(outcome)
 
-    def _judged(self, tx: Tx, items: Sequence[Item], now: datetime) -> Iterator[tuple[Item, str | None]]:
+    def _judged(
+        self, tx: Tx, items: Sequence[Item], options: ReplayOptions, now: datetime
+    ) -> Iterator[tuple[Item, str | None]]:
         groups = group_facts(tx, self.settings, {(item.type, item.error_class) for item in items}, now)
         present = self.coordinator.lock_jobs(tx, [item.job_id for item in items])
         facts = job_facts(tx, self.settings, [(item.job_id, item.round) for item in items], present=present)
         for item in items:
-            yield item, verdict(groups[item.type, item.error_class], facts.get(item.job_id))
+            yield item, verdict(groups[item.type, item.error_class], facts.get(item.job_id), options)
 
-    def _reopen(self, tx: Tx, replay: Replay, item: Item, now: datetime) -> str | None:
+    def _reopen(self, tx: Tx, replay: Replay, item: Item, now: datetime, *, forced: bool) -> str | None:
         """Replay one job; why not, in words, or None."""
         job = self.coordinator.lock_jobs(tx, [item.job_id])[item.job_id]
         priority = min(job.priority, LOWEST_PRIORITY)
-        reason = f"replay {replay.id}" + (f": {replay.reason}" if replay.reason else "")
+        name = f"{'forced ' if forced else ''}replay {replay.id}"
+        reason = f"{name}: {replay.reason}" if replay.reason else name
         try:
             self.coordinator.reopen_in(tx, job, now, actor=self.actor, reason=reason, priority=priority)
         except Conflict as error:
@@ -200,12 +212,17 @@ class Runner:
             raise NotFound(f"no replay {replay_id}", hint="'aijobs deadletter replays' lists them")
         return replay
 
-    def _take(self, replay_id: str) -> Replay:
+    def _take(self, replay_id: str, changes: Changes, reason: str | None) -> Replay:
         self._get(replay_id)
         now = self.store.clock.now()
         with self.store.write() as tx:
             taken = replays.take(tx, replay_id, self.owner, now, now + LEASE)
             replay = replays.get(tx, replay_id)
+            if taken and replay is not None:
+                kept = replays.to_json(options_json(options_of(replay, changes)))
+                replays.amend(tx, replay, kept, reason)
+                self._note(tx, replay_id, "begun", reason)
+                replay = replays.get(tx, replay_id)
         assert replay is not None
         if not taken:
             who = f"carried out by {replay.owner}" if replay.state == "running" else replay.state
@@ -221,9 +238,17 @@ class Runner:
         with self.store.write() as tx:
             held = replays.end(tx, replay, state, because, self.store.clock.now())
             progress = replays.progress(tx, replay.id)
+            if held:
+                self._note(tx, replay.id, state, because)
         if not held:
             return self._lost(replay.id)
         return RunReport(replay=replay.id, state=state, progress=progress, stopped_because=because)
+
+    def _note(self, tx: Tx, replay_id: str, what: str, reason: str | None) -> None:
+        detail: dict[str, object] = {"replay": replay_id, "what": what, "owner": self.owner}
+        now = self.store.clock.now()
+        event = Event(kind="replay", actor=self.actor, at=now, reason=reason, detail=detail)
+        history.add_events(tx, [event])
 
     def _lost(self, replay_id: str) -> RunReport:
         """Somebody aborted it, or took it over because we were silent for too long."""
@@ -235,8 +260,9 @@ class Runner:
         return RunReport(replay=replay_id, state=state, progress=progress, stopped_because=because)
 
 
-def _blocked(group: GroupFacts) -> str | None:
-    return next((check.evidence for check in check_group(group) if not check.ok), None)
+def _blocked(group: GroupFacts, options: ReplayOptions) -> str | None:
+    checks = check_group(group, force=options.force)
+    return next((check.evidence for check in checks if not check.ok), None)
 
 
 def _standing(progress: Progress) -> Standing:
@@ -251,11 +277,12 @@ def _standing(progress: Progress) -> Standing:
     )
 
 
-def _options(replay: Replay) -> ReplayOptions:
+def options_of(replay: Replay, changes: Changes = NO_CHANGES) -> ReplayOptions:
+    """The options of a stored plan, with *changes*."""
     kept = json.loads(replay.options or "{}")
     if "rate" in kept:
         kept["rate"] = parse_rate(kept["rate"])
-    return ReplayOptions(**kept)
+    return ReplayOptions(**{**kept, **changes})
 
 
 def _go_on(replay: Replay) -> str:
