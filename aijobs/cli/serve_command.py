@@ -76,10 +76,12 @@ def _server(
         message = f"cannot listen on {host} port {port}: {error.strerror or error}"
         raise UsageError(message, hint="--port 0 takes a free one") from error
 
+    log = line_log(context, as_json=as_json)
+
     def make() -> "Serving":
         return Serving(
             context.store, context.settings, secrets=secrets, chance=context.chance, clock=context.clock,
-            log=line_log(context, as_json=as_json),
+            log=log, tracing=context.tracing(log),
         )  # fmt: skip
 
     return Server(make, listener, root_path=prefix)

@@ -11,6 +11,7 @@ from aijobs.core.settings import Settings
 from aijobs.http.serve.threads import Threads
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.metrics import Metrics
+from aijobs.services.tracing import Tracing
 from aijobs.services.webhooks import Webhooks
 from aijobs.store.engine import Store
 
@@ -50,7 +51,7 @@ class Serving:
 
     def __init__(
         self, store: Store, settings: Settings, *, secrets: Secrets, chance: Chance, log: Log,
-        clock: Clock | None = None, bounds: Bounds | None = None,
+        clock: Clock | None = None, bounds: Bounds | None = None, tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
         self.store = store
         self.settings = settings
@@ -58,7 +59,7 @@ class Serving:
         self.log = log
         self.clock = clock or store.clock
         self.bounds = bounds or Bounds()
-        self.coordinator = Coordinator(store, settings, chance=chance, clock=clock)
+        self.coordinator = Coordinator(store, settings, chance=chance, clock=clock, tracing=tracing)
         self.webhooks = Webhooks(self.coordinator, settings)
         self.threads = Threads(self.bounds.threads, patience=self.bounds.store)
         self.metrics = Metrics(store, settings)
