@@ -19,7 +19,7 @@ from tests.support.postgres import Server, running_server
 # Read, then removed with the rest: no setting of the person who runs the tests may reach them. Those of libpq
 # stay when a server was given, for its password may be among them.
 _GIVEN_SERVER = os.environ.get("AIJOBS_TEST_POSTGRES")
-_FOREIGN = ("AIJOBS_",) if _GIVEN_SERVER else ("AIJOBS_", "PG")
+_FOREIGN = ("AIJOBS_", "OTEL_") if _GIVEN_SERVER else ("AIJOBS_", "OTEL_", "PG")
 for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
     del os.environ[_name]
 

@@ -42,7 +42,7 @@ THIRD_PARTIES = {
     "yarl": ("providers/",),  # comes with aiohttp, which takes URLs as its objects
     "referencing": ("core/payload.py",),  # comes with jsonschema, which takes its registry
     "prometheus_client": ("services/", "http/"),
-    "opentelemetry": ("services/",),
+    "opentelemetry": ("services/otel.py",),
 }
 """Where each library may be imported. One that is not here has no place yet: decide on one."""
 

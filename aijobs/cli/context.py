@@ -14,8 +14,10 @@ from aijobs.core.clock import Chance, Clock, SystemClock, system_chance
 from aijobs.services import surroundings
 
 if TYPE_CHECKING:
+    from aijobs.core.log_events import Log
     from aijobs.core.settings import Settings
     from aijobs.services.coordinator import Coordinator
+    from aijobs.services.tracing import Tracing
     from aijobs.store.engine import Store
 
 
@@ -33,6 +35,7 @@ class Context:
         self.flags: dict[str, Any] = {}
         self._given_clock = clock
         self._store: Store | None = None
+        self._tracing: Tracing | None = None
         self.chance = chance or system_chance()
 
     # --- What the global options say --------------------------------------------------------------
@@ -97,14 +100,31 @@ class Context:
         """The only writer of job status, over the store."""
         from aijobs.services.coordinator import Coordinator
 
-        return Coordinator(self.store, self.settings, chance=self.chance)
+        return Coordinator(self.store, self.settings, chance=self.chance, tracing=self.tracing())
+
+    def tracing(self, log: "Log | None" = None) -> "Tracing | None":
+        """What tells of jobs as spans; None, and nothing loaded, while no OTEL_... variable asks for it.
+
+        *log* hears why there are none although there should be.
+        """
+        if self._tracing is None and any(name.startswith("OTEL_") for name in self.environ):
+            from aijobs.cli.logs import line_log
+            from aijobs.services.tracing import tracing_of
+
+            self._tracing = tracing_of(
+                self.environ, clock=self.clock, chance=self.chance, log=log or line_log(self, as_json=False)
+            )
+        return self._tracing
 
     def actor(self, name: str | None) -> str:
         """Who acts: *name* (--actor), else AIJOBS_ACTOR, else the login name."""
         return surroundings.actor(name, self.environ)
 
     def close(self) -> None:
-        """Give the store back."""
+        """Send the last spans, and give the store back."""
+        if self._tracing is not None:
+            self._tracing.close()
+            self._tracing = None
         if self._store is not None:
             self._store.close()
             self._store = None

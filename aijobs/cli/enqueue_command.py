@@ -88,9 +88,12 @@ def enqueue(
     While stale results are switched on for the type, the JSON answer also carries the user's last result as
     `stale_result`, with its age; `result` is never an old one.
 
-    A line of --jsonl has the names type, input, key, user, priority, delay, at, deadline, max_attempts and
-    request_id. What it leaves out is taken from the options. All lines are taken or none, unless
-    --keep-going.
+    A line of --jsonl has the names type, input, key, user, priority, delay, at, deadline, max_attempts,
+    request_id and traceparent. What it leaves out is taken from the options. All lines are taken or none,
+    unless --keep-going.
+
+    TRACEPARENT in the environment (W3C trace context) says in which trace the job belongs; it is kept, sent
+    with each call, and shown by inspect.
     """
     context = context_of(ctx)
     options: dict[str, Any] = {

@@ -118,18 +118,19 @@ def _run(
     store = context.create_store()
     for warning in store.warnings:
         context.printer.warn(warning)
+    log = line_log(context, as_json=as_json)
     with simulators(context) as complete:
         settings = complete(context.settings)
         worker = Worker(
             store,
-            Coordinator(store, settings, chance=context.chance),
+            Coordinator(store, settings, chance=context.chance, tracing=context.tracing(log)),
             settings,
             Providers(settings, clock=context.clock, chance=context.chance),
             options=options,
             options_of=options_of,
             source=lambda: complete(context.load_settings(thorough=True)),
             chance=context.chance,
-            log=line_log(context, as_json=as_json),
+            log=log,
         )
         with metrics_served(context, store, lambda: worker.settings, at=served):
             return worker.run()

@@ -59,6 +59,8 @@ class LogEvent(StrEnum):
     ORPHAN_ADOPTED = "orphan_adopted"
     LATE_OUTCOME = "late_outcome"
     DELIVERIES_EXPIRED = "deliveries_expired"
+    TRACING_OFF = "tracing_off"
+    TRACING_FAILED = "tracing_failed"
 
 
 _E = LogEvent
@@ -92,6 +94,8 @@ LEVELS = MappingProxyType(
         _E.ORPHAN_ADOPTED: Level.WARNING,
         _E.LATE_OUTCOME: Level.WARNING,
         _E.DELIVERIES_EXPIRED: Level.WARNING,
+        _E.TRACING_OFF: Level.WARNING,
+        _E.TRACING_FAILED: Level.WARNING,
     }
 )
 """The level of each event; what is not named here is INFO."""

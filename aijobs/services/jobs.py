@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 
 from aijobs.core.clock import Chance, Clock, system_chance
 from aijobs.core.config import load
@@ -28,6 +28,9 @@ from aijobs.services.surroundings import config_path, database_url
 from aijobs.services.waiting import find, wait_until_final
 from aijobs.store import jobs as reads
 from aijobs.store.engine import Store, Tx, open_store
+
+if TYPE_CHECKING:
+    from aijobs.services.tracing import Tracing
 
 
 class Session(Protocol):
@@ -61,6 +64,7 @@ class Jobs:
     *source* is a store's URL, the path of a configuration file, or Settings; without it AIJOBS_CONFIG,
     AIJOBS_DATABASE, ./aijobs.yaml and the defaults decide, as for the command line. A store that is not there
     yet is made unless *create* is False. *actor* is recorded with every change; by default the login name.
+    *tracing* (`aijobs.services.otel.tracing_to`) makes a span of each enqueue, below the one the caller is in.
 
     Raises ConfigError, StoreError; each method says what else.
     """
@@ -73,11 +77,14 @@ class Jobs:
         actor: str | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self.settings = source if isinstance(source, Settings) else _settings(source, os.environ)
         self.store: Store = open_store(self.settings.database, clock=clock, create=create)
         self._actor = actor_name(actor, os.environ)
-        self._coordinator = Coordinator(self.store, self.settings, chance=chance or system_chance())
+        self._coordinator = Coordinator(
+            self.store, self.settings, chance=chance or system_chance(), tracing=tracing
+        )
 
     def __enter__(self) -> Self:
         return self

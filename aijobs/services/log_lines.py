@@ -62,6 +62,8 @@ _WORDS = MappingProxyType(
         _E.ORPHAN_ADOPTED: "job {job}: {provider_job_id} was found again; nothing is sent anew",
         _E.LATE_OUTCOME: "job {job}: {provider_job_id} ended as {outcome} after the job had",
         _E.DELIVERIES_EXPIRED: "{count} webhook deliveries found no job",
+        _E.TRACING_OFF: "{asked_by} is set, but no spans are sent: {why}",
+        _E.TRACING_FAILED: "spans could not be sent; jobs are not affected: {error} ({count} times)",
     }
 )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aijobs.core.errors import InvalidInput, UsageError
 from aijobs.core.model import Job, NewJob
 from aijobs.core.payload import check_schema, dump_json, input_hash, kind_of, parse_json
+from aijobs.core.trace_context import is_traceparent
 
 if TYPE_CHECKING:
     from aijobs.core.settings import Settings, TypeSettings
@@ -24,7 +25,6 @@ LONGEST_NAME = 255
 HIGHEST_PRIORITY = 1_000
 MOST_ATTEMPTS = 1_000
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_POLL = timedelta(minutes=1)
 
 
@@ -174,4 +174,4 @@ def _first(value: int | None, default: int) -> int:
 
 def _traceparent(text: str | None) -> str | None:
     """W3C trace context; one that is malformed is dropped, as its specification asks."""
-    return text if text and _TRACEPARENT.fullmatch(text) else None
+    return text if text and is_traceparent(text) else None

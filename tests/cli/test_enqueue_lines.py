@@ -22,6 +22,7 @@ def _lines(*values: dict[str, Any] | str) -> str:
     return "".join((value if isinstance(value, str) else json.dumps(value)) + "\n" for value in values)
 
 
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 THREE = [{"type": "demo", "user": "ana", "key": f"k{n}", "input": {"n": n}} for n in range(3)]
 
 
@@ -61,6 +62,7 @@ def test_a_line_takes_every_name_the_options_have(
     line = {
         "type": "demo", "input": {"a": 1}, "key": "K", "user": "ana", "priority": 3, "delay": "5m",
         "deadline": "1h", "max-attempts": 2, "request_id": "r", "at": None,
+        "traceparent": TRACE,
     }  # fmt: skip
 
     result = run_cli("enqueue", "--jsonl", "-", stdin=_lines(line))
@@ -68,6 +70,7 @@ def test_a_line_takes_every_name_the_options_have(
     assert result.code == 0
     (job,) = _all(store)
     assert (job.key, job.user, job.priority, job.max_attempts, job.request_id) == ("K", "ana", 3, 2, "r")
+    assert job.traceparent == TRACE
     assert job.next_run_at is not None
     assert (job.next_run_at - clock.now()).total_seconds() == 300
 

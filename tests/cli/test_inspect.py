@@ -180,7 +180,7 @@ def test_an_unknown_status_names_those_there_are(run_cli: CommandLine) -> None:
 def test_one_job_has_its_attempts_and_one_timeline(
     run_cli: CommandLine, add: Add, coordinator: Coordinator, clock: ManualClock
 ) -> None:
-    job_id = add(user="ana", key="K", request_id="req-1")
+    job_id = add(user="ana", key="K", request_id="req-1", traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
     fail(coordinator, claim_one(coordinator), ErrorClass.NETWORK, code="connect")
     clock.advance(timedelta(hours=1))
     succeed(coordinator, claim_one(coordinator))
@@ -193,6 +193,8 @@ def test_one_job_has_its_attempts_and_one_timeline(
         "timeout",
     }  # fmt: skip
     assert set(JOB_FIELDS) <= set(result.json["job"])
+    assert result.json["job"]["request_id"] == "req-1"
+    assert result.json["job"]["traceparent"] == f"00-{'a' * 32}-{'b' * 16}-01"
     first, second = result.json["executions"]
     assert set(first) >= set(EXECUTION_FIELDS)
     assert (first["outcome"], first["error_class"], first["worker"]) == ("failed", "network", "w1")

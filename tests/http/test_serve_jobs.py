@@ -64,6 +64,19 @@ def test_a_job_is_accepted_and_says_when_to_ask(served: Served, store: Store) ->
     assert (job.priority, job.created_by) == (5, "http")
 
 
+def test_a_job_belongs_to_the_trace_of_its_request(served: Served, store: Store) -> None:
+    own, other = (f"00-{letter * 32}-{'b' * 16}-01" for letter in "ac")
+    body = {"type": "t", "request_id": "r-1"}
+
+    by_header = served.http.post("/jobs", json=body, headers={"traceparent": own}).json()["id"]
+    by_body = served.http.post("/jobs", json=body | {"traceparent": other}, headers={"traceparent": own})
+    garbled = served.http.post("/jobs", json=body, headers={"traceparent": "00-xyz"}).json()["id"]
+
+    assert (present(store, by_header).traceparent, present(store, by_header).request_id) == (own, "r-1")
+    assert present(store, by_body.json()["id"]).traceparent == other
+    assert present(store, garbled).traceparent is None
+
+
 def test_long_work_is_asked_after_less_often(served: Served) -> None:
     short, long = post(served), post(served, type="long")
 

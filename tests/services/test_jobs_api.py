@@ -52,12 +52,16 @@ def _count(api: Jobs) -> int:
 
 
 def test_a_job_is_put_in_carried_out_and_read(api: Jobs, coordinator: Coordinator) -> None:
-    accepted = api.enqueue("demo", {"text": "hello"}, key="K", user="ana", priority=2)
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    accepted = api.enqueue(
+        "demo", {"text": "hello"}, key="K", user="ana", priority=2, request_id="r-1", traceparent=trace
+    )
     before = api.result(accepted.job.id)
     succeed(coordinator, claim_one(coordinator), result='{"text":"done"}')
 
     assert before is None
-    assert api.get(accepted.job.id).status is Status.SUCCEEDED
+    job = api.get(accepted.job.id)
+    assert (job.status, job.request_id, job.traceparent) == (Status.SUCCEEDED, "r-1", trace)
     assert api.result(accepted.job.id) == {"text": "done"}
     assert api.wait(accepted.job.id).status is Status.SUCCEEDED
     assert (accepted.job.user, accepted.job.priority, accepted.job.created_by) == ("ana", 2, "app")

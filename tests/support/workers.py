@@ -156,12 +156,12 @@ class Running:
 def make_worker(
     store: Store, provider: Adapter | None = None, *, settings: Settings | None = None,
     coordinator: Coordinator | None = None, chance: Chance | None = None, log: Any = None,
-    source: Any = None, options_of: Any = None, **options: Any,
+    source: Any = None, options_of: Any = None, tracing: Any = None, **options: Any,
 ) -> Running:  # fmt: skip
     """A worker that has not been started yet."""
     settings = settings or settings_of()
     chance = chance or seeded_chance(7)
-    coordinator = coordinator or Coordinator(store, settings, chance=chance)
+    coordinator = coordinator or Coordinator(store, settings, chance=chance, tracing=tracing)
     provider = provider or ScriptedProvider()
     worker = Worker(
         store, coordinator, settings, Providers(provider), options=WorkerOptions(**(QUICK | options)),

@@ -32,6 +32,8 @@ async def create(request: Request, serving: Serving) -> Response:
     key = _key(request)
     if key is not None and values.setdefault("key", key) != key:
         raise UsageError("the header Idempotency-Key and key in the body contradict each other")
+    if traceparent := request.headers.get("traceparent"):
+        values.setdefault("traceparent", traceparent)
     answer, stale = await serving.threads.run(lambda: _accept(values, serving))
     job = answer.job
     wait = poll_after(job, serving.settings, now=serving.clock.now())

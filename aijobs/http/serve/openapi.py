@@ -69,7 +69,10 @@ def _job_paths() -> Part:
                 "enqueue", "Accept a job; it runs later.",
                 {"202": _enqueued("it is accepted"), "200": _enqueued("its key was known: nothing new")},
                 failures=("401", "409", "422", "429", "503", *more), guard="api",
-                parameters=[_parameter("Idempotency-Key", "header", _TEXT, required=False)],
+                parameters=[
+                    _parameter(name, "header", _TEXT, required=False)
+                    for name in ("Idempotency-Key", "traceparent")
+                ],
                 body=_body("NewJob"),
             )
         },

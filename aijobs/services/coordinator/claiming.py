@@ -50,12 +50,15 @@ class Claiming:
     def claim(self, tx: Tx, request: ClaimRequest, now: datetime) -> list[Claim]:
         """Lease parked jobs whose look is due, then ready ones, best first."""
         types = self._types(request)
-        found = [(job, True) for job in self._resume(tx, request, types, now)]
-        if request.slots > 0:
-            found += [(job, False) for job in self._start(tx, request, types, now)]
-        payloads = jobs.payloads_of(tx, [job.id for job, _ in found]) if found else {}
-        cut = self._truncated(tx, [job for job, _ in found])
-        return [Claim(job, payloads.get(job.id, "null"), resume, cut.get(job.id, 0)) for job, resume in found]
+        resumed = self._resume(tx, request, types, now)
+        started = self._start(tx, request, types, now) if request.slots > 0 else []
+        found = [*resumed, *(job for job, _ in started)]
+        payloads = jobs.payloads_of(tx, [job.id for job in found]) if found else {}
+        cut = self._truncated(tx, found)
+        return [Claim(job, payloads.get(job.id, "null"), True, cut.get(job.id, 0)) for job in resumed] + [
+            Claim(job, payloads.get(job.id, "null"), False, cut.get(job.id, 0), due_at)
+            for job, due_at in started
+        ]
 
     def _truncated(self, tx: Tx, found: Sequence[Job]) -> dict[str, int]:
         grow = [
@@ -76,7 +79,10 @@ class Claiming:
             return []
         return moves.resume(tx, [job.id for job in parked], request.worker, now, request.lease)
 
-    def _start(self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime) -> list[Job]:
+    def _start(
+        self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime
+    ) -> list[tuple[Job, datetime]]:
+        """The jobs leased, each with the time since when it was due."""
         thrown = switches.in_force(tx, now)
         pauses = Pauses.of(thrown, now)
         if pauses.everything:
@@ -97,7 +103,7 @@ class Claiming:
         found = [leased[one.id] for one in claimed]
         self.gates.took(tx, found, gates, now)
         self._count(tx, claimed, request.worker, now)
-        return found
+        return [(job, one.due_at or now) for job, one in zip(found, claimed, strict=True)]
 
     def _count(self, tx: Tx, claimed: Sequence[Candidate], worker: str, now: datetime) -> None:
         totals = Totals()

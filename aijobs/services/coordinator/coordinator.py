@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import AlreadyFinished, Conflict, NotFound
@@ -31,6 +31,9 @@ from aijobs.store import attempts, claims, history, jobs, moves, wake
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, Tx
 
+if TYPE_CHECKING:
+    from aijobs.services.tracing import Tracing
+
 _LEASES_AT_ONCE = 1000
 
 T = TypeVar("T")
@@ -45,14 +48,19 @@ class _RefusedError(Exception):
 
 
 class Coordinator:
-    """Every move of every job. Methods are transactions of their own unless they take one."""
+    """Every move of every job. Methods are transactions of their own unless they take one.
+
+    *tracing* is told of what was committed; None: nobody is.
+    """
 
     def __init__(
-        self, store: Store, settings: Settings, *, chance: Chance, clock: Clock | None = None
-    ) -> None:
+        self, store: Store, settings: Settings, *, chance: Chance, clock: Clock | None = None,
+        tracing: "Tracing | None" = None,
+    ) -> None:  # fmt: skip
         self.store = store
         self.chance = chance
         self.clock = clock or store.clock
+        self.tracing = tracing
         self.configure(settings)
 
     def configure(self, settings: Settings) -> None:
@@ -82,23 +90,30 @@ class Coordinator:
         would have been.
         """
 
-        def work(tx: Tx) -> list[Admitted]:
+        def work(tx: Tx, new: Sequence[NewJob]) -> list[Admitted]:
             answers = self._admit(tx, new, actor)
             if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
                 raise _RefusedError(answers)
             return answers
 
-        try:
-            return self._write(work)
-        except _RefusedError as refused:
-            return refused.answers
+        def create(new: Sequence[NewJob]) -> list[Admitted]:
+            try:
+                return self._write(lambda tx: work(tx, new))
+            except _RefusedError as refused:
+                return refused.answers
+
+        return create(new) if self.tracing is None else self.tracing.enqueue(new, create)
 
     def enqueue_in(self, tx: Tx, new: Sequence[NewJob], *, actor: str) -> list[Enqueued]:
         """Create jobs inside the caller's own transaction: they exist exactly when the caller's rows do.
 
         Raises the first KeyConflict, KeyOwnerEnded or BacklogFull; the caller then rolls back.
         """
-        answers = self._admit(tx, new, actor)
+
+        def create(new: Sequence[NewJob]) -> list[Admitted]:
+            return self._admit(tx, new, actor)
+
+        answers = create(new) if self.tracing is None else self.tracing.enqueue(new, create)
         enqueued: list[Enqueued] = []
         for answer in answers:
             if not isinstance(answer, Enqueued):
@@ -114,7 +129,10 @@ class Coordinator:
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
         """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order."""
-        return self._write(lambda tx: self._claiming.claim(tx, request, self.clock.now()))
+        found = self._write(lambda tx: self._claiming.claim(tx, request, self.clock.now()))
+        if self.tracing is not None:
+            self.tracing.claimed(found)
+        return found
 
     def next_start(self) -> datetime | None:
         """When time alone may next make a job claimable: one becomes due, or a provider's gate opens."""
@@ -141,7 +159,15 @@ class Coordinator:
 
     def finish(self, ends: Sequence[Ended]) -> list[Finished]:
         """Write the ends of many attempts in one transaction; one answer each, in order."""
-        return self._write(lambda tx: self._finishing.finish(tx, ends, self.clock.now()))
+
+        def work(tx: Tx) -> tuple[list[Finished], datetime]:
+            now = self.clock.now()
+            return self._finishing.finish(tx, ends, now), now
+
+        answers, now = self._write(work)
+        if self.tracing is not None:
+            self.tracing.ended(ends, answers, now)
+        return answers
 
     def receive(self, delivery: Delivery) -> Received:
         """Write a verified webhook delivery down and make its job's next look due, in one transaction."""
@@ -162,13 +188,17 @@ class Coordinator:
             with self.store.read() as tx:
                 found = claims.expired(tx, now, limit, lock=False, types=types)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        return self._write(lambda tx: self._rescue(tx, limit, now, types))
-
-    def _rescue(self, tx: Tx, limit: int, now: datetime, types: Sequence[str] | None) -> Rescue:
-        found = claims.expired(tx, now, limit, lock=True, types=types)
-        answers = self._finishing.finish(tx, [_lost(job) for job in found], now) if found else []
+        ends, answers = self._write(lambda tx: self._rescue(tx, limit, now, types))
+        if self.tracing is not None:
+            self.tracing.ended(ends, answers, now)
         repaired = sum(answer.applied for answer in answers)
-        return Rescue(found=len(found), repaired=repaired, ids=tuple(job.id for job in found))
+        return Rescue(found=len(ends), repaired=repaired, ids=tuple(ended.job.id for ended in ends))
+
+    def _rescue(
+        self, tx: Tx, limit: int, now: datetime, types: Sequence[str] | None
+    ) -> tuple[list[Ended], list[Finished]]:
+        ends = [_lost(job) for job in claims.expired(tx, now, limit, lock=True, types=types)]
+        return ends, self._finishing.finish(tx, ends, now) if ends else []
 
     def expire(self, *, limit: int, preview: bool = False, types: Sequence[str] | None = None) -> Rescue:
         """Give up jobs (of *types* only) whose deadline passed while they waited."""

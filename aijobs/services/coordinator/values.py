@@ -33,12 +33,14 @@ class Claim:
     """A job leased to the caller. *resume*: a provider works on it already; poll, don't submit.
 
     *truncated*: how many answers of this round were cut off, where the type then asks for more room.
+    *due_at*: since when it had waited; None of work that is resumed.
     """
 
     job: Job
     payload: str
     resume: bool = False
     truncated: int = 0
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from aijobs.core.settings import Kind, Settings, ShadowSettings, TypeSettings
 from aijobs.providers.contract import Adapter, Call, PythonContext
 from aijobs.services.coordinator import Claim
 from aijobs.services.worker.attempt import Attempt
-from aijobs.services.worker.ids import client_request_id, idempotency_key
+from aijobs.services.worker.ids import client_request_id, idempotency_key, traceparent_as_given
 
 _LEAST = timedelta(milliseconds=1)
 
@@ -31,17 +31,19 @@ class Calls:
     """Prepares the calls of one worker.
 
     *adapter* finds a provider by name, *timeout* says how long one call of a type may take, *context* makes
-    what a python job may ask of us.
+    what a python job may ask of us, *traceparent* says where in a trace the calls of a job belong.
     """
 
     def __init__(
         self, settings: Settings, *, adapter: Callable[[str], Adapter], timeout: Callable[[str], timedelta],
         context: Callable[[Attempt], PythonContext],
+        traceparent: Callable[[Job], str | None] = traceparent_as_given,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._adapter = adapter
         self._timeout = timeout
         self._context = context
+        self._traceparent = traceparent
         self._recipes: dict[str, Recipe] = {}
 
     def configure(self, settings: Settings) -> None:
@@ -125,7 +127,7 @@ class Calls:
             timeout=timeout,
             client_request_id=client_request_id(job),
             idempotency_key=idempotency_key(job),
-            traceparent=job.traceparent,
+            traceparent=self._traceparent(job),
             background=recipe.kind.background,
             completion_window=recipe.completion_window,
             expects_json=recipe.kind.expects_json,

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 from aijobs import __version__
 from aijobs.core.clock import Chance, Clock
@@ -15,18 +14,19 @@ from aijobs.core.errors import StoreError
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import Event
 from aijobs.core.settings import Settings
-from aijobs.providers.contract import Adapter
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.notifier import Notifier
 from aijobs.services.shadowing import Shadowing
 from aijobs.services.worker.attempt import Stop
 from aijobs.services.worker.attempts import Attempts
+from aijobs.services.worker.call_spans import ProvidersByName, TracedProviders
 from aijobs.services.worker.calls import Calls
 from aijobs.services.worker.draining import Draining
 from aijobs.services.worker.effects import Ledger
 from aijobs.services.worker.errands import Errand, Errands
 from aijobs.services.worker.finder import Finder
 from aijobs.services.worker.gate import StoreGate
+from aijobs.services.worker.ids import traceparent_as_given
 from aijobs.services.worker.lane import Lane
 from aijobs.services.worker.leases import Key, LeaseKeeper
 from aijobs.services.worker.messenger import Messenger
@@ -44,22 +44,6 @@ from aijobs.store.wake import Wake
 _LEAVE_SECONDS = 0.5
 
 
-class ProvidersByName(Protocol):
-    """Where adapters come from."""
-
-    def get(self, name: str) -> Adapter:
-        """The adapter of the provider *name*. Raises NotFound."""
-        ...
-
-    async def close(self) -> None:
-        """Close all of them."""
-        ...
-
-    def configure(self, settings: Settings) -> None:
-        """Make adapters by new settings from now on."""
-        ...
-
-
 class Crew:
     """Made inside the event loop, for one run. Listens to the keeper, whose thread is another one."""
 
@@ -69,6 +53,9 @@ class Crew:
     ) -> None:  # fmt: skip
         self._name = name
         self._store = store
+        tracing = coordinator.tracing
+        traceparent = tracing.traceparent_of if tracing else traceparent_as_given
+        providers = TracedProviders(providers, settings, tracing) if tracing else providers
         self._options = options
         self._clock = clock
         self._log = log
@@ -92,8 +79,11 @@ class Crew:
         desk = Desk(
             adapter=providers.get, timeout=limits.of, permit=permit, keeper=self.keeper,
             ledger=Ledger(store, lane=self._lane, gate=self.gate, clock=clock), clock=clock, chance=chance,
+            traceparent=traceparent,
         )  # fmt: skip
-        self._calls = calls = Calls(settings, adapter=providers.get, timeout=limits.of, context=desk.context)
+        self._calls = calls = Calls(
+            settings, adapter=providers.get, timeout=limits.of, context=desk.context, traceparent=traceparent
+        )
         self._attempts = attempts = Attempts(
             calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
             may_call=permit.may_call,

@@ -14,3 +14,8 @@ def idempotency_key(job: Job) -> str:
     A replay is meant to do the work anew, so it has a key of its own.
     """
     return f"aijobs-{job.id}" if job.round == 1 else f"aijobs-{job.id}-r{job.round}"
+
+
+def traceparent_as_given(job: Job) -> str | None:
+    """Where a job's calls belong in a trace when nobody traces here: where the job itself does."""
+    return job.traceparent

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from aijobs.core.clock import Chance, Clock
-from aijobs.core.model import Done, ErrorClass, Failure, Pending
+from aijobs.core.model import Done, ErrorClass, Failure, Job, Pending
 from aijobs.core.payload import dump_json
 from aijobs.core.polling import Pace, poll_delay
 from aijobs.providers.contract import Adapter, Call, CallFailed, PollFailed
 from aijobs.services.worker.attempt import Attempt
 from aijobs.services.worker.effects import Effect, Ledger
-from aijobs.services.worker.ids import client_request_id, idempotency_key
+from aijobs.services.worker.ids import client_request_id, idempotency_key, traceparent_as_given
 from aijobs.services.worker.leases import LeaseKeeper
 from aijobs.services.worker.permit import Permit
 
@@ -27,6 +27,7 @@ class Desk:
     def __init__(
         self, *, adapter: Callable[[str], Adapter], timeout: Callable[[str], timedelta], permit: Permit,
         keeper: LeaseKeeper, ledger: Ledger, clock: Clock, chance: Chance,
+        traceparent: Callable[[Job], str | None] = traceparent_as_given,
     ) -> None:  # fmt: skip
         self.adapter = adapter
         self.timeout = timeout
@@ -35,6 +36,7 @@ class Desk:
         self.ledger = ledger
         self.clock = clock
         self.chance = chance
+        self.traceparent = traceparent
         self.loop = asyncio.get_running_loop()
 
     def context(self, attempt: Attempt) -> "JobContext":
@@ -95,7 +97,7 @@ class JobContext:
             request=request or {}, timeout=timeout or self._desk.timeout(job.type),
             client_request_id=f"{client_request_id(job)}-{number}",
             idempotency_key=f"{idempotency_key(job)}-{fingerprint}-{self._asked[fingerprint]}",
-            traceparent=job.traceparent,
+            traceparent=self._desk.traceparent(job),
         )  # fmt: skip
         reply = await self._ask(adapter, call)
         if isinstance(reply, Done):

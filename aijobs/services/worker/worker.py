@@ -13,7 +13,8 @@ from aijobs.core.errors import Interrupted, StoreUnreachable
 from aijobs.core.log_events import Log, LogEvent, Unheard
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
-from aijobs.services.worker.crew import Crew, ProvidersByName
+from aijobs.services.worker.call_spans import ProvidersByName
+from aijobs.services.worker.crew import Crew
 from aijobs.services.worker.options import WorkerOptions, WorkerReport
 from aijobs.services.worker.reloading import Reloading, Source
 from aijobs.services.worker.shift import UNWIND_SECONDS
