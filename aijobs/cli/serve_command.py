@@ -9,6 +9,7 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.logs import LogFormat, line_log
 from aijobs.core.errors import Interrupted, UsageError
+from aijobs.services.surroundings import allow_many_files
 
 if TYPE_CHECKING:
     from aijobs.http.serve import Secrets, Server, Serving
@@ -51,6 +52,7 @@ def serve(
     from aijobs.http.serve import Secrets
 
     context = context_of(ctx)
+    allow_many_files()
     prefix = _prefix(root_path)
     secrets = Secrets.of(context.environ)
     store = context.create_store()

@@ -18,12 +18,14 @@ from aijobs.core.errors import AijobsError
 from aijobs.core.log_events import LogEvent
 from aijobs.http.serve import house_routes, job_routes, stream_route, webhook_route
 from aijobs.http.serve.answers import document, failure, http_failure, own_failure
-from aijobs.http.serve.door import check_token
+from aijobs.http.serve.door import check_token, ends_in_doubt
 from aijobs.http.serve.openapi import describe
 from aijobs.http.serve.serving import Serving
 
 Handler = Callable[[Request, Serving], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+_HANG_UP = {"connection": "close"}
 
 
 def build(serving: Serving, *, root_path: str = "") -> ASGIApp:
@@ -110,6 +112,10 @@ class _Below:
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if ends_in_doubt(scope.get("headers", ())):
+            refusal = failure(400, "malformed", "a length and chunks contradict each other", _HANG_UP)
+            await refusal(scope, receive, send)
+            return
         if scope["type"] == "http" and self._prefix:
             path: str = scope["path"]
             kept = path == self._prefix or path.startswith(f"{self._prefix}/")

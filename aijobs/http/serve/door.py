@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+from collections.abc import Iterable
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -51,6 +52,15 @@ async def read_body(request: Request, *, limit: int, seconds: float) -> bytes:
     except ClientDisconnect:
         raise Refused(400, "incomplete", "the body is incomplete") from None
     return bytes(body)
+
+
+def ends_in_doubt(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a proxy in front may believe that the request ends elsewhere than we do.
+
+    RFC 9112, section 6.3: what has both a length and chunks may be an attempt to hide a second request.
+    """
+    names = {name for name, _ in headers}
+    return b"content-length" in names and b"transfer-encoding" in names
 
 
 def job_id_of(request: Request) -> str:

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import signal
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,11 +20,9 @@ from aijobs.http.serve.serving import Bounds, Serving
 GRACE = 10
 """Seconds for the answers under way when the server is stopped."""
 
-MOST_AT_ONCE = 1000
-"""Connections; one more is answered 503."""
-
 _LONGEST_HEADER = 32 * 1024
 _LINGER = 1.0
+_LEAST_READ = 32 * 1024  # bytes that a client takes within `read_seconds` of what waits for it
 _KEEP_ALIVE = 15
 _PATIENCE = 15.0
 
@@ -115,6 +114,9 @@ class _Uvicorn(uvicorn.Server):
 def _config(app: ASGIApp, bounds: Bounds) -> uvicorn.Config:
     class Protocol(_Protocol):
         head_seconds = bounds.head
+        read_seconds = bounds.read
+        most = bounds.connections
+        waiting: ClassVar[dict[_Protocol, None]] = {}
 
     return uvicorn.Config(
         app,
@@ -128,26 +130,37 @@ def _config(app: ASGIApp, bounds: Bounds) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        limit_concurrency=MOST_AT_ONCE,
+        limit_concurrency=bounds.connections + 1,
         h11_max_incomplete_event_size=_LONGEST_HEADER,
         backlog=BACKLOG,
     )
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1, with an end to waiting for headers, and for bodies that nobody reads any more."""
+    """uvicorn's HTTP/1.1, with an end to waiting: for headers, for bodies nobody reads any more, for readers.
+
+    *waiting* holds the connections whose client is to send something next, those who wait longest first. They
+    make room when there are too many connections: idle ones must not keep a request out.
+    """
 
     head_seconds = 10.0
+    read_seconds = 30.0
+    most = 1000
+    waiting: ClassVar[dict["_Protocol", None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The clock for the first header starts."""
         super().connection_made(transport)
         self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._make_room()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
         self._rest()
+        self.resume_writing()
+        self.waiting.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -158,20 +171,69 @@ class _Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         """After an early answer the rest of a body is dropped for a moment, so that the answer is read."""
         super().on_response_complete()
+        self._note_waiting()
         if self._state == "SEND_BODY":
             self.loop.call_later(_LINGER, self._hang_up, "SEND_BODY")
         elif self.conn.trailing_data[0]:
             self._watch()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as we write: it has to go on reading, or it goes."""
+        super().pause_writing()
+        self._look_again_after(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing has come for a while; what it has not read until now, it will not read."""
+        if self.transport.get_write_buffer_size():
+            self._cut_off()
+        super().timeout_keep_alive_handler()
 
     @property
     def _state(self) -> str:
         return repr(self.conn.their_state)
 
     def _watch(self) -> None:
+        self._note_waiting()
         if self._state != "IDLE":
             self._rest()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.head_seconds, self._hang_up, "IDLE")
+
+    def _note_waiting(self) -> None:
+        if self._state in ("IDLE", "SEND_BODY"):
+            self.waiting.setdefault(self)
+        else:
+            self.waiting.pop(self, None)
+
+    def _make_room(self) -> None:
+        while len(self.connections) > self.most and self.waiting:
+            longest = next(iter(self.waiting))
+            del self.waiting[longest]
+            self.connections.discard(longest)
+            longest.transport.abort()
+
+    def _cut_off(self) -> None:
+        """With a reset: otherwise the system goes on keeping what nobody reads."""
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def _look_again_after(self, left: int) -> None:
+        self._reading = self.loop.call_later(self.read_seconds, self._must_have_read, left)
+
+    def _must_have_read(self, before: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left > before - _LEAST_READ:
+            self._cut_off()
+        else:
+            self._look_again_after(left)
 
     def _rest(self) -> None:
         if self._timer is not None:

@@ -39,9 +39,11 @@ class Bounds:
 
     body: float = 10.0  # until a whole body has arrived
     head: float = 10.0  # until a whole header has arrived
+    read: float = 30.0  # within which a client has to go on reading its answer
     store: float = 5.0  # until the store has answered; providers give a webhook some ten seconds
     heartbeat: float = 15.0  # between two signs of life in an event stream
     streams: int = 200  # event streams at once
+    connections: int = 1000  # for one more, the one goes that kept us waiting longest; 503 if none waits
     threads: int = 4
     retry_after: int = 5  # what is said when the store is away
 
