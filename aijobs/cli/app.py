@@ -249,6 +249,11 @@ COMMANDS: Mapping[str, Entry] = {
         target="aijobs.cli.demo_command:demo",
         section=SETUP,
     ),
+    "drill": Entry(
+        help="Put the promises to the test by force, on a temporary or a staging store.",
+        target="aijobs.cli.drill_command:drill",
+        section=SETUP,
+    ),
     "simulate": Entry(
         help="Run a provider that is not there, with the faults you ask for.",
         target="aijobs.cli.simulate_command:simulate",

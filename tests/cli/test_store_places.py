@@ -53,6 +53,7 @@ READERS = {
 WITHOUT = {
     "config check", "config show", "config schema", "config init", "schedule preview", "demo", "simulate",
     "alerts rules", "dashboard",
+    "drill",  # a store of its own unless --database names one; see test_drill
     "schedule list",  # without schedules there is nothing to look up; makes no store either way
     "doctor", "diagnose",  # report a missing store as a finding
     "webhook ingest",  # wants a provider with a secret before it looks for the store; see test_webhook
