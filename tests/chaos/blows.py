@@ -14,6 +14,7 @@ import psycopg
 
 from aijobs.core.errors import StoreError
 from aijobs.services.provider_desk import ProviderDesk
+from aijobs.store.engine import open_store
 from tests.chaos.place import GRACE, LEASE, Child, Place
 from tests.chaos.watch import Span
 from tests.support.postgres import Restartable
@@ -251,6 +252,7 @@ class Director:
         """Everything that lasts is undone; the provider is well and known to be."""
         for what in filter(None, self._clockwork.run_due(everything=True)):
             self._note(what)
+        self._clockwork.later.clear()
         self._foe.make_peace()
         self._place.set_fault("")
         self._reset_provider()
@@ -258,6 +260,7 @@ class Director:
 
     def keep_up(self) -> None:
         """As a supervisor does: start again what has ended."""
+        self._clockwork.run_due()
         for _ in range(self._place.wanted - len(self._place.of("worker"))):
             self._place.worker()
         if not self._place.of("serve"):
@@ -344,14 +347,12 @@ class Director:
         self._spell()
 
     def _reset_provider(self) -> None:
-        desk = ProviderDesk(self._place.store, self._place.settings)
-        for _ in range(20):
-            try:
-                desk.reset("sim", actor="chaos", reason="mended")
-            except StoreError:
-                time.sleep(0.5)
-            else:
-                return
+        """At the first moment that the store is there: we may be the one that holds its lock."""
+        try:
+            with contextlib.closing(open_store(self._place.url, lock_wait=0.2)) as store:
+                ProviderDesk(store, self._place.settings).reset("sim", actor="chaos", reason="mended")
+        except StoreError:
+            self._clockwork.after(1.0, "", self._reset_provider)
 
 
 LONGEST_STOP = GRACE + 4.0

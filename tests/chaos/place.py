@@ -170,7 +170,7 @@ class Place:
         """What is wrong with the provider from now on."""
         body = json.dumps({"fault": spec}).encode()
         request = Request(f"{self.simulator}/_faults", data=body, method="POST")
-        with urlopen(request, timeout=10):
+        with urlopen(request, timeout=60):
             pass
 
     def calls(self) -> dict[str, object]:

@@ -81,7 +81,7 @@ def _play(plan: Plan, account: Account, place: Place, world: Outside, server: Re
     director.keep_up()
     watch.start()
     feeder.start()
-    with _errands(place):
+    with _errands(place, max(4.0, plan.minutes)):
         director.run(plan.minutes * 60)
         account.longest_pause = round(watch.seen.longest_pause, 1)
         director.make_peace()
@@ -98,12 +98,12 @@ def _play(plan: Plan, account: Account, place: Place, world: Outside, server: Re
 
 
 @contextlib.contextmanager
-def _errands(place: Place) -> Iterator[None]:
-    """`aijobs tick` and `aijobs sweep` in turn, as cron would call them, every few seconds."""
+def _errands(place: Place, pause: float) -> Iterator[None]:
+    """`aijobs tick` and `aijobs sweep` in turn, as cron would call them, *pause* seconds apart."""
     over = threading.Event()
 
     def go_round() -> None:
-        while not over.wait(4):
+        while not over.wait(pause):
             for name in ("tick", "sweep"):
                 child = place.command(name)
                 with contextlib.suppress(Exception):
