@@ -1,6 +1,5 @@
 """Retention: removes what has been kept as long as the configuration says, in bounded batches."""
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,10 +11,6 @@ from aijobs.store.engine import Store, Tx
 
 BATCH = 1000
 """Rows a transaction removes: short enough that nobody waits long for it."""
-
-REST_SECONDS = 0.12
-"""Between two batches on SQLite, whose waiting writers look every tenth of a second: without a rest one that
-writes again and again keeps all others out."""
 
 _WORKERS_KEPT = timedelta(days=7)
 _CALLS_KEPT = timedelta(days=1)
@@ -48,7 +43,6 @@ class Pruner:
         self.store = store
         self.settings = settings
         self.batch = batch
-        self._rest = threading.Event()
 
     def preview(self) -> list[Pruned]:
         """What a run would remove; nothing changes."""
@@ -82,8 +76,6 @@ class Pruner:
                 progress(kind.what, removed)
             if removed < self.batch:
                 return total
-            if self.store.dialect == "sqlite":
-                self._rest.wait(REST_SECONDS)
 
     def _kinds(self, now: datetime) -> Iterator[_Kind]:
         keep = self.settings.retention

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from aijobs.core.errors import StoreUnreachable
+from aijobs.store.write_lock import WriteLock
 
 log = logging.getLogger("aijobs.store")
 
@@ -95,7 +96,8 @@ def open_engine(path: Path, *, lock_wait: float) -> Engine:
         max_overflow=10,
         hide_parameters=True,
     )
-    event.listen(engine, "begin", _begin)
+    writers = WriteLock(path, wait=lock_wait)
+    event.listen(engine, "begin", lambda connection: _begin(connection, writers))
     return engine
 
 
@@ -194,11 +196,14 @@ def _use_wal(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: Connection, writers: WriteLock) -> None:
     read = connection.get_execution_options().get("aijobs_read", False)
     dbapi: Any = connection.connection.dbapi_connection
     info = connection.info
     if read != info.get("read", False):
         dbapi.execute(f"PRAGMA query_only={'ON' if read else 'OFF'}")
         info["read"] = read
-    dbapi.execute("BEGIN" if read else "BEGIN IMMEDIATE")
+    if read:
+        dbapi.execute("BEGIN")
+    else:
+        writers.begin(dbapi)
