@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from math import fsum
 from types import MappingProxyType
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0)
@@ -73,15 +74,15 @@ class Totals:
             key = tuple((name, value or "none") for name, value in labels.items())
             self._added[metric, key] += by  # type: ignore[assignment]  # a Counter holds floats as well
 
-    def observe(self, metric: str, span: timedelta, /, **labels: str | None) -> None:
-        """Put one duration into a histogram; clocks that disagree never make it negative."""
-        seconds = max(0.0, span.total_seconds())
-        index = bisect_left(SECONDS, seconds)
-        bound = f"{SECONDS[index]:g}" if index < len(SECONDS) else "+Inf"
-        self.count(f"{metric}_bucket", 1, **labels, le=bound)
-        self.count(f"{metric}_sum", seconds, **labels)
+    def observe(self, metric: str, spans: Iterable[timedelta], /, **labels: str | None) -> None:
+        """Put durations into a histogram; clocks that disagree never make one negative."""
+        seconds = [max(0.0, span.total_seconds()) for span in spans]
+        for index, count in Counter(bisect_left(SECONDS, each) for each in seconds).items():
+            bound = f"{SECONDS[index]:g}" if index < len(SECONDS) else "+Inf"
+            self.count(f"{metric}_bucket", count, **labels, le=bound)
+        self.count(f"{metric}_sum", fsum(seconds), **labels)
         if metric == WEBHOOK_DELAY:
-            self.peak("longest_webhook_seconds", seconds)
+            self.peak("longest_webhook_seconds", max(seconds, default=0.0))
 
     def peak(self, name: str, value: float, *, type_name: str = "") -> None:
         """Note *value* for one of PEAKS; the highest of a minute is kept."""

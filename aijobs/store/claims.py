@@ -141,8 +141,8 @@ def head(tx: Connection, type_name: str, now: datetime, limit: int, above: int |
     """The first *limit* ready jobs of a type in the order of their turns, of priority *above* or more."""
     values = {"type": type_name, "now": now, "limit": limit}
     if above is None:
-        return [Candidate(*row) for row in tx.execute(_HEAD, values)]
-    return [Candidate(*row) for row in tx.execute(_ABOVE, values | {"above": above})]
+        return [Candidate(*row) for row in tx.execute(_HEAD, values).all()]
+    return [Candidate(*row) for row in tx.execute(_ABOVE, values | {"above": above}).all()]
 
 
 def heads_of_users(

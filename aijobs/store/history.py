@@ -4,30 +4,56 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
+from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from aijobs.core.model import Event, Execution
-from aijobs.store.dialect import PerDialect
-from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, notifications
+from aijobs.core.model import Event, Execution, Job
+from aijobs.store.arrays import NUMBERS, TEXTS, unnested
+from aijobs.store.bulk import MANY, insert_many
+from aijobs.store.dialect import PerDialect, is_postgresql
+from aijobs.store.tables import (
+    dead_letters,
+    events,
+    executions,
+    job_inputs,
+    job_results,
+    notifications,
+    to_text,
+)
 
 _INPUTS = insert(job_inputs)
-_EXECUTIONS = insert(executions)
 _EVENTS = insert(events)
 _DEAD_LETTERS = insert(dead_letters)
 _NAMES = tuple(field.name for field in fields(Execution))
+_EXECUTIONS = insert(executions)
+_values = attrgetter(*_NAMES)
+_TIMES = tuple(_NAMES.index(name) for name in ("started_at", "finished_at", "retry_at"))
 
-_RESULT = PerDialect(
-    lambda dialect: dialect.insert(job_results).on_conflict_do_update(
-        index_elements=[job_results.c.job_id],
-        set_={
-            "result": dialect.insert(job_results).excluded.result,
-            "fence": dialect.insert(job_results).excluded.fence,
-            "created_at": dialect.insert(job_results).excluded.created_at,
-        },
-        where=job_results.c.fence < dialect.insert(job_results).excluded.fence,
+_c = job_results.c
+
+
+def _newest(insert: Any) -> Any:
+    """Of two results of a job, that of the later claim stays."""
+    return insert.on_conflict_do_update(
+        index_elements=[_c.job_id],
+        set_={name: insert.excluded[name] for name in ("result", "fence", "created_at")},
+        where=_c.fence < insert.excluded.fence,
     )
-)
+
+
+def _results(dialect: Any) -> Any:
+    insert = dialect.insert(job_results)
+    if dialect.__name__.endswith("sqlite"):
+        return _newest(insert)
+    given = unnested(job_ids=TEXTS, results=TEXTS, fences=NUMBERS)
+    names = ("job_id", "result", "fence", "created_at")
+    return _newest(insert.from_select(names, select(given, bindparam("now", type_=_c.created_at.type))))
+
+
+_RESULTS = PerDialect(_results)
 _OUTBOX = PerDialect(lambda dialect: dialect.insert(notifications).on_conflict_do_nothing())
 _SETTLE = (
     update(dead_letters)
@@ -53,12 +79,31 @@ def add_inputs(tx: Connection, rows: Sequence[Mapping[str, object]]) -> None:
 
 def add_executions(tx: Connection, records: Sequence[Execution]) -> None:
     """Write attempts down, once and for all; a second record of the same claim is refused by the database."""
-    tx.execute(_EXECUTIONS, [{name: getattr(record, name) for name in _NAMES} for record in records])
+    if len(records) < MANY:
+        tx.execute(_EXECUTIONS, [dict(zip(_NAMES, _values(record), strict=True)) for record in records])
+        return
+    said = cache(to_text)  # many ended at the same moment, and writing a time out takes a while
+    columns = list(zip(*map(_values, records), strict=True))
+    for index in _TIMES:
+        columns[index] = tuple(value and said(value) for value in columns[index])
+    used = [index for index, column in enumerate(columns) if any(value is not None for value in column)]
+    names = tuple(_NAMES[index] for index in used)
+    insert_many(tx, executions, names, zip(*(columns[index] for index in used), strict=True))
 
 
-def add_results(tx: Connection, rows: Sequence[Mapping[str, object]]) -> None:
-    """Store results: rows of {job_id, result, fence, created_at}; an older fence never replaces a newer."""
-    tx.execute(_RESULT[tx.dialect.name], list(rows))
+def add_results(tx: Connection, results: Sequence[tuple[Job, str]], now: datetime) -> None:
+    """Store the results of jobs under the fences they were claimed with."""
+    statement = _RESULTS[tx.dialect.name]
+    if is_postgresql(tx):
+        ids, fences = [job.id for job, _ in results], [job.lock_token for job, _ in results]
+        texts = [result for _, result in results]
+        tx.execute(statement, {"job_ids": ids, "results": texts, "fences": fences, "now": now})
+        return
+    rows = [
+        {"job_id": job.id, "result": result, "fence": job.lock_token, "created_at": now}
+        for job, result in results
+    ]
+    tx.execute(statement, rows)
 
 
 def add_events(tx: Connection, records: Sequence[Event]) -> None:

@@ -1,18 +1,14 @@
-"""Writing many new jobs at once, by the fastest way each driver has. Only the coordinator may call it.
+"""Writing many new jobs at once, by the fastest way each driver has. Only the coordinator may call it."""
 
-One job at a time costs SQLAlchemy and the driver several times what the database needs for it. PostgreSQL
-takes the rows by COPY, SQLite by one prepared statement that the driver repeats in C.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any
 
-from sqlalchemy import Connection, Dialect, Table
+from sqlalchemy import Connection
 
 from aijobs.core.model import Job, Status
+from aijobs.store.bulk import insert_many
 from aijobs.store.tables import job_inputs, jobs, to_text
 
 _PLAIN = (
@@ -35,8 +31,8 @@ def create_all(tx: Connection, new: Sequence[New]) -> bool:
     """Insert jobs with their inputs. False, and nothing is written, when an idempotency key is taken."""
     nested = tx.begin_nested()
     try:
-        _insert(tx, jobs, _COLUMNS, _job_rows(new))
-        _insert(tx, job_inputs, ("job_id", "payload"), ((job.id, payload) for job, _, payload in new))
+        insert_many(tx, jobs, _COLUMNS, _job_rows(new))
+        insert_many(tx, job_inputs, ("job_id", "payload"), ((job.id, payload) for job, _, payload in new))
     except Exception as error:
         nested.rollback()
         if _code(error) in _TAKEN:
@@ -55,34 +51,6 @@ def _job_rows(new: Iterable[New]) -> Iterator[tuple[object, ...]]:
 
 def _instant(value: datetime | None) -> str | None:
     return None if value is None else to_text(value)  # PostgreSQL reads it whatever its date style
-
-
-def _insert(
-    tx: Connection, table: Table, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]
-) -> None:
-    _WAYS[tx.dialect.name](tx.connection.dbapi_connection, _names(tx.dialect, table, columns), rows)
-
-
-def _names(dialect: Dialect, table: Table, columns: tuple[str, ...]) -> str:
-    quote = dialect.identifier_preparer.quote
-    return f"{quote(table.name)} ({', '.join(map(quote, columns))})"
-
-
-def _copy(connection: Any, names: str, rows: Iterable[tuple[object, ...]]) -> None:
-    with connection.cursor() as cursor, cursor.copy(f"COPY {names} FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row(row)
-
-
-def _repeat(connection: Any, names: str, rows: Iterable[tuple[object, ...]]) -> None:
-    places = ", ".join("?" * (names.count(",") + 1))
-    connection.executemany(f"INSERT INTO {names} VALUES ({places})", rows)
-
-
-_WAYS: dict[str, Callable[[Any, str, Iterable[tuple[object, ...]]], None]] = {
-    "postgresql": _copy,
-    "sqlite": _repeat,
-}
 
 
 def _code(error: Exception) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, tuple_
 
 from aijobs.core.model import ErrorClass, Execution, Job, Outcome, Status
+from aijobs.store.arrays import among
 from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, jobs, notifications
 
 COLUMNS = tuple(jobs.c[field.name] for field in fields(Job))
@@ -60,7 +61,7 @@ class Filter:
 
 
 _GET = select(*COLUMNS).where(jobs.c.id == bindparam("job_id"))
-_MANY = select(*COLUMNS).where(jobs.c.id.in_(bindparam("job_ids", expanding=True)))
+_MANY = select(*COLUMNS).where(among(jobs.c.id, "job_ids"))
 _BY_KEY = select(*COLUMNS).where(
     tuple_(jobs.c.user, jobs.c.type, jobs.c.key).in_(bindparam("keys", expanding=True)),
     jobs.c.key.is_not(None),
@@ -76,9 +77,7 @@ _TRUNCATIONS = (
     .group_by(executions.c.job_id)
 )
 _PAYLOAD = select(job_inputs.c.payload).where(job_inputs.c.job_id == bindparam("job_id"))
-_PAYLOADS = select(job_inputs.c.job_id, job_inputs.c.payload).where(
-    job_inputs.c.job_id.in_(bindparam("job_ids", expanding=True))
-)
+_PAYLOADS = select(job_inputs.c.job_id, job_inputs.c.payload).where(among(job_inputs.c.job_id, "job_ids"))
 _RESULT = select(job_results.c.result).where(job_results.c.job_id == bindparam("job_id"))
 _HAS_RESULT = select(job_results.c.job_id).where(job_results.c.job_id == bindparam("job_id"))
 _EXECUTIONS = (

@@ -5,12 +5,15 @@ and the coordinator never ignores it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from aijobs.core.model import Job, Status
+from aijobs.store.arrays import among, leased
 from aijobs.store.dialect import PerDialect
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
@@ -34,7 +37,15 @@ _CREATE = PerDialect(
 )
 _CREATE_UNKEYED = insert(jobs).execution_options(**_COUNTED)
 
-_LOCKED = select(*COLUMNS).where(_c.id.in_(bindparam("job_ids", expanding=True))).with_for_update()
+_LOCKED = select(*COLUMNS).where(among(_c.id, "job_ids")).with_for_update()
+_CHANGEABLE = ("cancel_requested_at", "provider_job_id", "parked_at")
+_changeable = attrgetter(*_CHANGEABLE)
+_HELD = (
+    select(_c.id, _c.status, _c.lock_token, *(_c[name] for name in _CHANGEABLE))
+    .where(among(_c.id, "job_ids"))
+    .order_by(_c.id)
+    .with_for_update()
+)
 _RELEASE_KEY = (
     update(jobs)
     .where(_c.id == bindparam("job_id"), _c.key_released_at.is_(None), _c.key_expires_at <= bindparam("now"))
@@ -44,7 +55,7 @@ _RELEASE_KEY = (
 _CLAIM = (
     update(jobs)
     .where(
-        _c.id.in_(bindparam("job_ids", expanding=True)),
+        among(_c.id, "job_ids"),
         _c.status.in_((_PENDING, _FAILED)),
         _c.turn.is_not(None),
     )
@@ -66,7 +77,7 @@ _CLAIM = (
 _RESUME = (
     update(jobs)
     .where(
-        _c.id.in_(bindparam("job_ids", expanding=True)),
+        among(_c.id, "job_ids"),
         _c.status == _PROCESSING,
         _c.locked_until <= bindparam("now"),
         _c.provider_job_id.is_not(None),
@@ -109,7 +120,7 @@ _ADOPT = (
 _RENEW = (
     update(jobs)
     .where(
-        tuple_(_c.id, _c.lock_token).in_(bindparam("leases", expanding=True)),
+        leased(_c.id, _c.lock_token, "leases"),
         _c.status == _PROCESSING,
         _c.parked_at.is_(None),
     )
@@ -133,9 +144,10 @@ _NOT_RUNNING: dict[str, Any] = {
     "parked_at": None,
     "turn": None,
 }
+
 _SUCCEED = (
     update(jobs)
-    .where(*_GUARD)
+    .where(leased(_c.id, _c.lock_token, "leases"), _c.status == _PROCESSING)
     .values(
         status=Status.SUCCEEDED.value,
         finished_at=bindparam("now"),
@@ -228,7 +240,30 @@ def create(tx: Connection, rows: Sequence[Mapping[str, object]]) -> int:
 
 def locked(tx: Connection, job_ids: Sequence[str]) -> dict[str, Job]:
     """The jobs as they are now, by id, locked until the transaction ends."""
-    return {row[0]: job_from(row) for row in tx.execute(_LOCKED, {"job_ids": sorted(job_ids)})}
+    return {row[0]: job_from(row) for row in tx.execute(_LOCKED, {"job_ids": sorted(job_ids)}).all()}
+
+
+def held(tx: Connection, claimed: Sequence[Job]) -> dict[str, Job]:
+    """Jobs as they are now, by id, locked until the transaction ends; *claimed* is how they were claimed.
+
+    Where the lease still stands, only what may change under a lease is read: renewal, a request to cancel,
+    the provider's name for the work (and `locked_until`, which nobody
+    asks of a job that ends). The rest is what the claim saw.
+    """
+    known = {job.id: job for job in claimed}
+    found: dict[str, Job] = {}
+    lost: list[str] = []
+    for job_id, status, fence, *changed in tx.execute(_HELD, {"job_ids": sorted(known)}).all():
+        job = known[job_id]
+        if status == _PROCESSING and fence == job.lock_token:
+            found[job_id] = job if _changeable(job) == tuple(changed) else _with(job, changed)
+        else:
+            lost.append(job_id)
+    return found | locked(tx, lost) if lost else found
+
+
+def _with(job: Job, changed: Sequence[Any]) -> Job:
+    return replace(job, **dict(zip(_CHANGEABLE, changed, strict=True)))
 
 
 def release_keys(tx: Connection, job_ids: Sequence[str], now: datetime) -> None:
@@ -245,7 +280,7 @@ def claim(
         "job_ids": list(job_ids), "worker": worker, "now": now, "lease_until": now + lease,
         "claim_provider": provider, "claim_model": model,
     }  # fmt: skip
-    return [job_from(row) for row in tx.execute(_CLAIM, values)]
+    return [job_from(row) for row in tx.execute(_CLAIM, values).all()]
 
 
 def resume(tx: Connection, job_ids: Sequence[str], worker: str, now: datetime, lease: timedelta) -> list[Job]:
@@ -281,7 +316,8 @@ def save_provider_job(tx: Connection, job: Job, provider_job_id: str, now: datet
 
 def succeed(tx: Connection, found: Sequence[Job], now: datetime) -> int:
     """Running jobs become succeeded; how many rows matched."""
-    return tx.execute(_SUCCEED, [_guard(job) | {"now": now} for job in found]).rowcount
+    leases = [(job.id, job.lock_token) for job in found]
+    return tx.execute(_SUCCEED, {"leases": leases, "now": now}).rowcount
 
 
 def move(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now: datetime) -> int:

@@ -158,11 +158,21 @@ def _connected(connection: Any, record: Any, clock: ServerClock) -> None:
 
 def _read_times_as_utc(connection: Any) -> None:
     # Setting the session's zone instead would be session state, which a pooler hands to somebody else.
-    from psycopg.types.datetime import TimestamptzLoader
+    from psycopg.adapt import Loader
+    from psycopg.pq import Format
 
-    class UtcLoader(TimestamptzLoader):
+    oid = connection.adapters.types["timestamptz"].oid
+    fast = connection.adapters.get_loader(
+        oid, Format.TEXT
+    )  # in C where psycopg has it, and then no base class
+
+    class UtcLoader(Loader):
+        def __init__(self, oid: int, context: Any = None) -> None:
+            super().__init__(oid, context)
+            self._load = fast(oid, context).load
+
         def load(self, data: Any) -> datetime:
-            return super().load(data).astimezone(UTC)
+            return self._load(data).astimezone(UTC)  # type: ignore[no-any-return]
 
     connection.adapters.register_loader("timestamptz", UtcLoader)
 

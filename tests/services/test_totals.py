@@ -109,7 +109,7 @@ def test_totals_do_not_fall_when_their_jobs_are_pruned(store, coordinator, clock
 @pytest.mark.parametrize(("seconds", "bound"), [(0, "0.1"), (0.1, "0.1"), (0.11, "0.25"), (99999, "+Inf")])
 def test_a_bucket_includes_its_bound(seconds, bound):
     totals = Totals()
-    totals.observe("m", timedelta(seconds=seconds), a="b")
+    totals.observe("m", [timedelta(seconds=seconds)], a="b")
 
     assert (("m_bucket", json.dumps({"a": "b", "le": bound}, separators=(",", ":"))), 1) in list(
         totals.rows()

@@ -1,8 +1,9 @@
 """Leasing jobs to a worker: within every limit, fair between users, and never two workers the same job."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from aijobs.core.limits import Candidate, Limits, Running, Tally, TypeLimits, choose
 from aijobs.core.model import Job
@@ -107,8 +108,11 @@ class Claiming:
 
     def _count(self, tx: Tx, claimed: Sequence[Candidate], worker: str, now: datetime) -> None:
         totals = Totals()
+        waits: dict[str, list[timedelta]] = defaultdict(list)
         for one in claimed:
-            totals.observe(QUEUE_WAIT, now - (one.due_at or now), type=one.type)
+            waits[one.type].append(now - (one.due_at or now))
+        for type_name, spans in waits.items():
+            totals.observe(QUEUE_WAIT, spans, type=type_name)
         rollups.add(tx, totals, shard_of(worker), now)
 
     def _running(self, tx: Tx) -> list[Running]:

@@ -1,8 +1,10 @@
 """The totals of a batch of ends, written in the transaction that ends them."""
 
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from aijobs.core import totals as names
@@ -14,6 +16,8 @@ from aijobs.store.engine import Tx
 
 _DIRECTIONS = ("input", "output", "cache_read", "cache_write", "reasoning")
 _USED = (*(f"{direction}_tokens" for direction in _DIRECTIONS), "cost")
+_NOTHING = (None,) * len(_USED)
+_used = attrgetter(*_USED)
 
 
 def shard_of(worker: str) -> int:
@@ -26,12 +30,12 @@ def count_ends(tx: Tx, decided: Sequence[Decided], records: Sequence[Execution],
     if not decided:
         return
     totals = Totals()
-    types = {job.id: job.type for _, job, _ in decided}
-    for record in records:
-        _count_attempt(totals, record, types[record.job_id], now)
+    _count_attempts(totals, records, {job.id: job.type for _, job, _ in decided}, now)
+    _count_usage(totals, records)
+    ended = Counter((job.type, move.target.value) for _, job, move in decided if move.target.final)
+    for (type_name, status), count in ended.items():
+        totals.count(names.FINAL_STATUS, count, type=type_name, status=status)
     for _, job, move in decided:
-        if move.target.final:
-            totals.count(names.FINAL_STATUS, type=job.type, status=move.target.value)
         failure = move.failure
         if move.target is Status.FAILED and failure:
             totals.count(names.RETRIES, provider=job.provider, error_class=failure.error_class.value)
@@ -50,14 +54,14 @@ def usage_rows(
     """One row a (type, user, provider, model) of what the attempts used, where anything is known."""
     rows: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for record in records:
-        used = {name: getattr(record, name) for name in _USED}
-        if all(value is None for value in used.values()):
+        used = _used(record)
+        if used == _NOTHING:
             continue
         job = jobs[record.job_id]
         key = (job.type, job.user, record.provider or "", record.model or "")
         row = rows.setdefault(key, {"calls": 0, **dict.fromkeys(_USED)})
         row["calls"] += 1
-        for name, value in used.items():
+        for name, value in zip(_USED, used, strict=True):
             if value is not None:
                 row[name] = (row[name] or 0) + value
     return [
@@ -73,21 +77,29 @@ def usage_rows(
     ]
 
 
-def _count_attempt(totals: Totals, record: Execution, type_name: str, now: datetime) -> None:
-    outcome = record.outcome.value
-    totals.count(
-        names.ATTEMPTS,
-        type=type_name,
-        provider=record.provider,
-        outcome=outcome,
-        error_class=record.error_class,
-    )
-    totals.observe(names.DURATION, now - record.started_at, type=type_name, outcome=outcome)
-    if record.outcome is Outcome.LOST:
-        totals.count(names.LEASES_LOST, type=type_name)
-    for direction in _DIRECTIONS:
-        tokens = getattr(record, f"{direction}_tokens")
-        totals.count(
-            names.TOKENS, tokens or 0, provider=record.provider, model=record.model, direction=direction
-        )
-    totals.count(names.COST, record.cost or 0, provider=record.provider, model=record.model)
+def _count_attempts(
+    totals: Totals, records: Sequence[Execution], types: Mapping[str, str], now: datetime
+) -> None:
+    """Attempts and how long they took; what is alike is counted together, for a batch is mostly alike."""
+    spans: dict[tuple[str, str | None, Outcome, str | None], list[timedelta]] = defaultdict(list)
+    for record in records:
+        kind = (types[record.job_id], record.provider, record.outcome, record.error_class)
+        spans[kind].append(now - record.started_at)
+    for (type_name, provider, outcome, error_class), found in spans.items():
+        told = outcome.value
+        labels = {"type": type_name, "provider": provider, "outcome": told, "error_class": error_class}
+        totals.count(names.ATTEMPTS, len(found), **labels)
+        totals.observe(names.DURATION, found, type=type_name, outcome=told)
+        if outcome is Outcome.LOST:
+            totals.count(names.LEASES_LOST, len(found), type=type_name)
+
+
+def _count_usage(totals: Totals, records: Sequence[Execution]) -> None:
+    for record in records:
+        used = _used(record)
+        if not any(used):
+            continue
+        where = {"provider": record.provider, "model": record.model}
+        for direction, tokens in zip(_DIRECTIONS, used, strict=False):
+            totals.count(names.TOKENS, tokens or 0, **where, direction=direction)
+        totals.count(names.COST, record.cost or 0, **where)

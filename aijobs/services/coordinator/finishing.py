@@ -1,7 +1,6 @@
 """Ending attempts, many at once: decide on the job as it is now, then write, guarded, with all it implies."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from aijobs.core.clock import Chance
@@ -42,7 +41,7 @@ class Finishing:
     def finish(self, tx: Tx, ends: Sequence[Ended], now: datetime) -> list[Finished]:
         """Write every end whose lease still stands; the others are answered, not applied."""
         policies = self._policies(tx, ends, now)
-        present = moves.locked(tx, [ended.job.id for ended in ends])
+        present = moves.held(tx, [ended.job for ended in ends])
         decided: list[Decided] = []
         answers: list[Finished] = []
         seen: set[str] = set()
@@ -95,7 +94,7 @@ class Finishing:
         matched = 0
         if succeeded:
             matched += moves.succeed(tx, [job for _, job in succeeded], now)
-            history.add_results(tx, [_result_row(ended, job, now) for ended, job in succeeded])
+            history.add_results(tx, [(job, _result(ended)) for ended, job in succeeded], now)
         if parked:
             matched += moves.park(tx, parked, now)
         if others:
@@ -127,12 +126,15 @@ class Finishing:
         self.announce(tx, [(job, move.target) for _, job, move in decided if move.target.final], now)
 
     def _execution(self, ended: Ended, job: Job, move: Move, now: datetime) -> Execution:
-        record = execution_of(ended, job, move, now, self.settings.code_version_of(job.type))
-        kind = self.settings.types.get(job.type)
-        record = replace(record, fallback=kind is not None and kind.is_fallback(job.provider, job.model))
-        prices = self.settings.prices.get(record.model or "", ())
-        spent = cost(facts_of(ended).usage, prices, day=now.date())
-        return record if spent is None else replace(record, cost=spent)
+        settings = self.settings
+        kind = settings.types.get(job.type)
+        facts = facts_of(ended)
+        prices = settings.prices.get(facts.model or job.model or "", ())
+        return execution_of(
+            ended, job, move, now, settings.code_version_of(job.type),
+            fallback=kind is not None and kind.is_fallback(job.provider, job.model),
+            cost=cost(facts.usage, prices, day=now.date()),
+        )  # fmt: skip
 
     def announce(self, tx: Tx, final: Sequence[tuple[Job, Status]], now: datetime) -> None:
         """Put the notifications of final states into the outbox, in the transaction that made them final."""
@@ -154,7 +156,10 @@ class Finishing:
         return [name for name in kind.notify if status.value in self.settings.notify[name].on]
 
 
-def execution_of(ended: Ended, job: Job, move: Move, now: datetime, code_version: str | None) -> Execution:
+def execution_of(
+    ended: Ended, job: Job, move: Move, now: datetime, code_version: str | None, *,
+    fallback: bool = False, cost: float | None = None,
+) -> Execution:  # fmt: skip
     """The record of an attempt that ended with *move*."""
     facts = facts_of(ended)
     failure = move.failure
@@ -190,7 +195,9 @@ def execution_of(ended: Ended, job: Job, move: Move, now: datetime, code_version
         cache_write_tokens=facts.usage.cache_write_tokens,
         reasoning_tokens=facts.usage.reasoning_tokens,
         service_tier=facts.usage.service_tier,
+        cost=cost,
         usage=facts.usage.raw,
+        fallback=fallback,
         code_version=code_version,
     )
 
@@ -214,9 +221,9 @@ def _why(ended: Ended) -> str | None:
     return ended.end.reason if isinstance(ended.end, Abandoned) else None
 
 
-def _result_row(ended: Ended, job: Job, now: datetime) -> dict[str, object]:
+def _result(ended: Ended) -> str:
     assert isinstance(ended.end, Succeeded)
-    return {"job_id": job.id, "result": ended.end.result, "fence": job.lock_token, "created_at": now}
+    return ended.end.result
 
 
 def _provider_job_id(ended: Ended, job: Job) -> str:

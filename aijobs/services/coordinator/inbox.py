@@ -26,7 +26,7 @@ def receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
     totals = Totals()
     totals.count(DELIVERIES, provider=delivery.provider, result=received.reception.value)
     if received.reception in _ABOUT_A_JOB and delivery.sent_at:
-        totals.observe(WEBHOOK_DELAY, delivery.received_at - delivery.sent_at, provider=delivery.provider)
+        totals.observe(WEBHOOK_DELAY, [delivery.received_at - delivery.sent_at], provider=delivery.provider)
     rollups.add(tx, totals, shard_of(delivery.delivery_id), now)
     return received
 
