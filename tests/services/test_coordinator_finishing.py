@@ -5,13 +5,13 @@ from datetime import timedelta
 from threading import Barrier
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import AlreadyFinished, Conflict, NotFound, StoreError
 from aijobs.core.lifecycle import Abandoned, Cancelled, Failed, Parked, Succeeded
 from aijobs.core.model import CallFacts, ErrorClass, Phase, Status, Usage
-from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator import Coordinator, steps
 from aijobs.store import jobs
 from aijobs.store.engine import open_store
 from tests.support.jobs import (
@@ -200,6 +200,25 @@ def test_a_rescue_is_bounded_and_takes_the_longest_expired_first(coordinator, cl
     clock.advance(LEASE)
 
     assert coordinator.rescue(limit=1).ids == (first.id,)
+
+
+@pytest.mark.parametrize("repair", ["rescue", "expire"])
+def test_a_large_repair_lets_others_write_between_its_steps(store, coordinator, clock, monkeypatch, repair):
+    monkeypatch.setattr(steps, "STEP", 2)
+    for _ in range(8):
+        coordinator.enqueue(new_job(deadline=clock.now() + LEASE), actor="t")
+    if repair == "rescue":
+        claim_some(coordinator, 8)
+    clock.advance(LEASE)
+    commits = []
+    event.listen(store.engine, "commit", commits.append)
+
+    some = getattr(coordinator, repair)(limit=3)
+    rest = getattr(coordinator, repair)(limit=10)
+
+    assert (some.found, some.repaired, len(set(some.ids))) == (3, 3, 3)
+    assert (rest.found, rest.repaired, len(set(rest.ids) - set(some.ids))) == (5, 5, 5)
+    assert len(commits) == 2 + 3
 
 
 def test_a_finish_and_two_rescues_at_the_same_instant_end_the_attempt_once(store, clock):

@@ -17,6 +17,7 @@ from aijobs.services.coordinator.claiming import Claiming
 from aijobs.services.coordinator.finishing import Finishing
 from aijobs.services.coordinator.gates import Gates
 from aijobs.services.coordinator.inbox import receive
+from aijobs.services.coordinator.steps import in_steps
 from aijobs.services.coordinator.values import (
     Claim,
     ClaimRequest,
@@ -183,33 +184,35 @@ class Coordinator:
         """Record attempts (of *types* only) whose lease ran out as lost: each is retried or given up as any
         failure is.
         """
-        now = self.clock.now()
         if preview:
             with self.store.read() as tx:
-                found = claims.expired(tx, now, limit, lock=False, types=types)
+                found = claims.expired(tx, self.clock.now(), limit, lock=False, types=types)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        ends, answers = self._write(lambda tx: self._rescue(tx, limit, now, types))
+        return in_steps(limit, lambda size: self._rescue(size, types))
+
+    def _rescue(self, limit: int, types: Sequence[str] | None) -> Rescue:
+        now = self.clock.now()
+
+        def work(tx: Tx) -> tuple[list[Ended], list[Finished]]:
+            ends = [_lost(job) for job in claims.expired(tx, now, limit, lock=True, types=types)]
+            return ends, self._finishing.finish(tx, ends, now) if ends else []
+
+        ends, answers = self._write(work)
         if self.tracing is not None:
             self.tracing.ended(ends, answers, now)
         repaired = sum(answer.applied for answer in answers)
         return Rescue(found=len(ends), repaired=repaired, ids=tuple(ended.job.id for ended in ends))
 
-    def _rescue(
-        self, tx: Tx, limit: int, now: datetime, types: Sequence[str] | None
-    ) -> tuple[list[Ended], list[Finished]]:
-        ends = [_lost(job) for job in claims.expired(tx, now, limit, lock=True, types=types)]
-        return ends, self._finishing.finish(tx, ends, now) if ends else []
-
     def expire(self, *, limit: int, preview: bool = False, types: Sequence[str] | None = None) -> Rescue:
         """Give up jobs (of *types* only) whose deadline passed while they waited."""
-        now = self.clock.now()
         if preview:
             with self.store.read() as tx:
-                found = claims.overdue(tx, now, limit, lock=False, types=types)
+                found = claims.overdue(tx, self.clock.now(), limit, lock=False, types=types)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        return self._write(lambda tx: self._expire(tx, limit, now, types))
+        return in_steps(limit, lambda size: self._write(lambda tx: self._expire(tx, size, types)))
 
-    def _expire(self, tx: Tx, limit: int, now: datetime, types: Sequence[str] | None) -> Rescue:
+    def _expire(self, tx: Tx, limit: int, types: Sequence[str] | None) -> Rescue:
+        now = self.clock.now()
         found = claims.overdue(tx, now, limit, lock=True, types=types)
         if found:
             self._give_up(tx, found, now)
