@@ -1,6 +1,7 @@
 """`aijobs provider list|show|reset|hold`: how the providers are, and what to do about it."""
 
 import json
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,9 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import Actor, Reason
 from aijobs.cli.words import positive_duration
+from aijobs.core.breaker import NEVER
 from aijobs.services.provider_desk import ProviderDesk, Standing
+from aijobs.store.provider_states import ProviderState
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The provider's name in the configuration.")]
 For = Annotated[
@@ -71,7 +74,7 @@ def provider_shape(standing: Standing) -> dict[str, Any]:
         "trials_out": standing.trials_out, "may_start": standing.gate.allowed, "why": _why(standing),
         "paused_until": None if state.held_at else state.paused_until,
         "pause_reason": None if state.held_at else state.pause_reason, "held_at": state.held_at,
-        "hold_reason": state.hold_reason, "next_probe_at": state.paused_until if state.held_at else None,
+        "hold_reason": state.hold_reason, "next_probe_at": _next_probe(state),
         "concurrency_cap": state.concurrency_cap, "cap_until": state.cap_until,
         "first_calls": standing.calls[0], "retries": standing.calls[1],
         "last_headers": json.loads(state.last_headers) if state.last_headers else None,
@@ -94,6 +97,11 @@ def _may_start(standing: Standing) -> str:
 
 def _until(standing: Standing) -> object:
     return standing.gate.again_at
+
+
+def _next_probe(state: ProviderState) -> datetime | None:
+    """Of one that a person holds there is none."""
+    return state.paused_until if state.held_at and state.paused_until != NEVER else None
 
 
 def _why(standing: Standing) -> str | None:

@@ -431,12 +431,24 @@ def test_a_pause_is_told_with_who_until_when_and_the_command_that_ends_it(stage,
         assert f"aijobs resume {option} --reason '...'" in one.next_steps
 
 
-def test_a_provider_that_is_held_is_told_with_its_next_probe_and_how_to_reset_it(stage):
-    provider_held(stage)
+def test_a_provider_that_a_person_holds_is_told_without_an_end_and_how_to_reset_it(stage):
+    job_id = provider_held(stage)
+
+    doctor = Doctor(stage.store, stage.settings)
+    for told in (doctor.system(), doctor.job(job_id)):
+        evidence = [one.evidence for one in told.findings if one.check in ("provider", "provider p")]
+        assert evidence == ["p is not called now: held: status page, until a person resets it"]
+        assert "aijobs provider reset p --reason '...'" in told.next_steps
+
+
+def test_a_provider_that_is_held_for_its_quota_is_told_with_its_next_probe(stage):
+    fail(stage.coordinator, stage.running(), ErrorClass.QUOTA_EXHAUSTED)
 
     told = Doctor(stage.store, stage.settings).system()
 
-    assert "aijobs provider reset p --reason '...'" in told.next_steps
+    (evidence,) = [one.evidence for one in told.findings if one.check == "provider p"]
+    assert "p is not called now: held: the quota is used up" in evidence
+    assert evidence.endswith(", next probe at 2026-01-01T00:05:00Z")
 
 
 def test_a_dead_letter_is_told_with_what_was_said_and_what_takes_its_cause_away(stage):

@@ -56,6 +56,15 @@ def until(end: datetime | None) -> str:
     return f", until {end:%Y-%m-%dT%H:%M:%SZ}" if end else ""
 
 
+def until_called(seen: ProviderSeen) -> str:
+    """How long a provider that is not called stays so; one that is held is only probed in its time."""
+    if not seen.held:
+        return until(seen.again_at)
+    if seen.again_at is None:
+        return ", until a person resets it"
+    return f", next probe at {seen.again_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def provider_steps(seen: ProviderSeen) -> tuple[str, ...]:
     """What to type about a provider that is not called."""
     return f"aijobs provider show {seen.name}", f"aijobs provider reset {seen.name} --reason '...'"

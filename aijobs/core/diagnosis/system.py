@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, many
-from aijobs.core.diagnosis.steps import pause_of, provider_steps, until
+from aijobs.core.diagnosis.steps import pause_of, provider_steps, until_called
 from aijobs.core.overview import Overview, ProviderSeen
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
@@ -142,7 +142,7 @@ def _provider(one: ProviderSeen) -> Finding:
     return Finding(
         check=f"provider {one.name}",
         ok=well,
-        evidence=f"{one.name} {state}: {one.reason}" + ("" if well else until(one.again_at)),
+        evidence=f"{one.name} {state}: {one.reason}" + ("" if well else until_called(one)),
         since=one.since,
         layer=None if well else Layer.PROVIDER,
         next_steps=() if well else provider_steps(one),

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from aijobs.core import breaker
-from aijobs.core.breaker import Admission, Change, Health, Rules
+from aijobs.core.breaker import NEVER, Admission, Change, Health, Rules
 from aijobs.core.durations import Rate
 from aijobs.core.lifecycle import Failed, Parked, Succeeded
 from aijobs.core.model import ErrorClass, Event, Failure, Job
@@ -244,10 +244,10 @@ def _limits_said(ended: Ended) -> str | None:
 
 
 def _again_at(state: ProviderState, admission: Admission, now: datetime) -> datetime | None:
-    """When a gate that is shut opens by time alone."""
+    """When a gate that is shut opens by time alone, for a probe too; None when a person has to open it."""
     if admission.allowed is None or admission.allowed > 0:
         return None
-    times = [t for t in (state.paused_until, state.opened_until) if t is not None and t > now]
+    times = [t for t in (state.paused_until, state.opened_until) if t is not None and now < t < NEVER]
     return min(times, default=None)
 
 
