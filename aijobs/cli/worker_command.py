@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         0: "stopped when asked to; with --drain: nothing is left to do",
         1: "with --drain: a job became a dead letter",
         3: "no such job type",
-        5: "the store cannot be reached, or did not come back",
+        5: "the store cannot be reached, did not come back, or was upgraded",
         130: "interrupted: what was running has ended, or is handed back",
     },
 )

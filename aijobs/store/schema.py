@@ -56,7 +56,7 @@ def require_head(version: str, *, location: str) -> None:
     if version == HEAD:
         return
     if version < HEAD:
-        hint = "stop the workers, then run `aijobs db upgrade`"
+        hint = "back it up, then run `aijobs db upgrade`"
         raise SchemaMismatch(
             f"{location} has the older schema {version}; this version needs {HEAD}", hint=hint
         )
@@ -85,13 +85,14 @@ def upgrade(url: str) -> Upgraded:
 
     Raises UsageError, StoreUnreachable, StoreLocked, and SchemaMismatch for a newer store or foreign tables.
     """
-    from aijobs.store import engine
+    from aijobs.store import engine, wake
 
     with closing(engine.open_any(url)) as store, store.write() as tx:
         dialect.take_lock(tx, CREATE_LOCK)
         before = None if store.created else version_of(tx)
         if not store.created:
             _advance(tx, before, location=store.location)
+            wake.notify(tx)  # workers at work look at the version
         return Upgraded(location=store.location, before=before, after=HEAD)
 
 

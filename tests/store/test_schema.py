@@ -1,7 +1,6 @@
 """The schema's version, and the way from one to the next."""
 
 import ast
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,29 +15,7 @@ from aijobs.store import engine, migrations, schema
 from aijobs.store.engine import Store, open_store
 from aijobs.store.schema import Upgraded
 from aijobs.store.tables import schema_version
-
-NEXT = '''
-"""The next version: it fails when it is run twice."""
-
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-
-
-def upgrade() -> None:
-    op.create_table("novelties", sa.Column("id", sa.Integer(), primary_key=True))
-'''
-
-
-def go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migration: str = NEXT) -> None:
-    """From here on the program is one schema version further."""
-    folder = tmp_path / "100% new migrations"
-    shutil.copytree(migrations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "v0002_novelties.py").write_text(migration)
-    monkeypatch.setattr(migrations, "FOLDER", folder)
-    monkeypatch.setattr(schema, "HEAD", "0002")
+from tests.support.next_version import MIGRATION, go_on
 
 
 def stamp(url: str, version: str) -> None:
@@ -207,7 +184,7 @@ def test_a_migration_that_fails_changes_nothing(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_store(database_url, create=True).close()
-    go_on(tmp_path, monkeypatch, NEXT + '    op.execute("SELECT nonsense FROM nowhere")\n')
+    go_on(tmp_path, monkeypatch, MIGRATION + '    op.execute("SELECT nonsense FROM nowhere")\n')
 
     with pytest.raises(StoreError):
         schema.upgrade(database_url)

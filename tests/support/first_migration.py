@@ -60,3 +60,4 @@ if __name__ == "__main__":
     for name, text in render().items():
         (TARGET / name).write_text(text)
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", TARGET], check=True)
+    subprocess.run([sys.executable, "-m", "tests.support.old_stores"], check=True)

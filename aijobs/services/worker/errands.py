@@ -11,6 +11,7 @@ from aijobs.core.model import ErrorClass, Failure, Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished, Rescue
 from aijobs.services.worker.draining import Draining
 from aijobs.services.worker.leases import Key, LeaseKeeper, Until
+from aijobs.services.worker.schema_watch import SchemaWatch
 from aijobs.store import jobs, leases
 
 _REPAIR_AT_ONCE = 500
@@ -31,7 +32,10 @@ class Errand:
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What was done, as far as the store let us: *fault* is why the rest was not."""
+    """What was done, as far as the store let us: *fault* is why the rest was not.
+
+    *outgrown*: the store has another schema version by now, so nothing was, or may be, claimed.
+    """
 
     finished: list[Finished] = field(default_factory=list)  # in the order of the ends; shorter after a fault
     rescued: Rescue = field(default_factory=Rescue)
@@ -42,6 +46,7 @@ class Answer:
     next_due: datetime | None = None
     drained: bool = False
     fault: StoreError | None = None
+    outgrown: SchemaMismatch | None = None
 
 
 class Errands:
@@ -55,6 +60,7 @@ class Errands:
         self._coordinator = coordinator
         self._store = coordinator.store
         self._keeper = keeper
+        self._schema = SchemaWatch(coordinator.store)
         self.draining = draining
         self._worker = worker
         self._repaired = repaired
@@ -137,6 +143,9 @@ class Errands:
     # --- Claims ---
 
     def _claim(self, errand: Errand, request: ClaimRequest, answer: Answer) -> None:
+        answer.outgrown = self._schema.fault()
+        if answer.outgrown is not None:
+            return
         answer.until = self._keeper.until()  # before the transaction: never later than the store's own
         answer.claims = self._coordinator.claim(request)
         if answer.claims:

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from aijobs.core.clock import Chance, Clock
+from aijobs.core.errors import SchemaMismatch
 from aijobs.core.lifecycle import AttemptEnd, Cancelled, Parked
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import Status
@@ -69,6 +70,7 @@ class Shift:
         self._started = 0
         self._hungry = True
         self._closing = False
+        self._outgrown: SchemaMismatch | None = None
         self._ahead_due = False
         self._cancels_due = False
         self._suspects: frozenset[Key] = frozenset()
@@ -135,7 +137,11 @@ class Shift:
     # --- The loop ---
 
     async def work(self) -> None:
-        """Go on until closed, drained, or the number of jobs asked for is done. Raises SchemaMismatch."""
+        """Go on until closed, drained, or the number of jobs asked for is done.
+
+        Raises SchemaMismatch: once what runs has ended when the version has changed, and at once when the
+        store has become one that this program cannot write to.
+        """
         while not (self._closing and not self._running and not self._ended):
             errand = self._next_errand(self._loop.time())
             if errand is None:
@@ -150,6 +156,8 @@ class Shift:
         asides = self._asides | self._shadows.tasks
         if asides:
             await asyncio.wait(asides)
+        if self._outgrown is not None:
+            raise self._outgrown
 
     def _next_errand(self, now: float) -> Errand | None:
         if now >= self._next_lease_check:
@@ -240,6 +248,8 @@ class Shift:
             self._begin(answer.claims)
         if answer.drained:
             self._closing = True
+        if answer.outgrown is not None:
+            self._leave_to_newer_ones(answer.outgrown)
 
     def _note_store(self, answer: Answer, *, there: bool) -> None:
         if answer.fault is not None:
@@ -249,6 +259,15 @@ class Shift:
         elif there:  # nobody has lost it while the errand was on its way
             self._gate.back()
             self._next_try = 0.0
+
+    def _leave_to_newer_ones(self, fault: SchemaMismatch) -> None:
+        """Claim nothing from a store of another version; what runs has the grace to end and be saved."""
+        if self._outgrown is None:
+            self._outgrown, grace = fault, self._options.grace
+            why = "a change of the schema"
+            self._log.emit(LogEvent.WORKER_STOPPING, why=why, running=self.running, grace=grace)
+            self.close(f"the worker stopped ({why})")
+            self._loop.call_later(grace.total_seconds(), self.hand_back, f"the worker stopped ({why})")
 
     def _settle(self, ends: Sequence[Ended], finished: Sequence[Finished]) -> None:
         for ended, answer in zip(ends, finished, strict=False):

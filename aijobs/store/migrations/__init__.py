@@ -12,8 +12,8 @@ from aijobs.store.tables import schema_version
 FOLDER = Path(__file__).parent
 
 
-def run(tx: Connection) -> None:
-    """Bring the store of *tx* from its version to the newest one."""
+def run(tx: Connection, *, to: str = "head") -> None:
+    """Bring the store of *tx* from its version to *to*, the newest one unless told otherwise."""
     # Here, not above: Alembic takes as long to load as a whole command takes to run.
     from alembic import command
     from alembic.config import Config
@@ -23,4 +23,4 @@ def run(tx: Connection) -> None:
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = tx
-    command.upgrade(config, "head")
+    command.upgrade(config, to)
