@@ -20,8 +20,9 @@ from aijobs.core.errors import SchemaMismatch
 def upgrade(ctx: typer.Context) -> None:
     """Make the store, or bring an older one to this version.
 
-    One transaction: the store is changed whole or not at all. Several may run at once; one does it. Workers of
-    the version before end what they hold and then themselves. With --json: {location, before, after, changed}.
+    One transaction: the store is changed whole or not at all. Several may run at once; one does it. Workers
+    of the version before end what they hold, and then themselves. With --json: {location, before, after,
+    changed}.
     """
     from aijobs.store import schema
 
