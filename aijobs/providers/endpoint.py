@@ -141,10 +141,10 @@ class Endpoint:
         model = at(value, "model")
         facts = replace(
             context.facts,
-            model=clean_text(model, _LONGEST_ID) if isinstance(model, str) and model else context.facts.model,
+            model=self._told(model) or context.facts.model,
             http_status=response.status,
-            provider_job_id=provider_job_id(value) or context.facts.provider_job_id,
-            provider_request_id=clean_text(request_id, _LONGEST_ID) if request_id else None,
+            provider_job_id=self._told(provider_job_id(value)) or context.facts.provider_job_id,
+            provider_request_id=self._told(request_id),
             rate_limits=_rate_limits(response),
             owner=_owner(value),
             phase=response.phase,
@@ -157,6 +157,12 @@ class Endpoint:
             ),
         )
         return replace(context, facts=facts)
+
+    def _told(self, text: object) -> str | None:
+        """A name the provider gave, to be kept; none that repeats a credential."""
+        if not isinstance(text, str) or not text or any(secret in text for secret in self._secrets):
+            return None
+        return clean_text(text, _LONGEST_ID)
 
 
 def provider_job_id(value: object) -> str | None:

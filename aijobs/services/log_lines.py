@@ -30,8 +30,8 @@ _WORDS = MappingProxyType(
         _E.SIDE_TASK_DIED: "{task} died ({error}): the worker stops",
         _E.JOB_CLAIMED: "job {job} ({type}) claimed, attempt {attempt}",
         _E.JOB_SUCCEEDED: "job {job} ({type}) succeeded in {seconds}",
-        _E.JOB_PARKED: "job {job} ({type}) goes on at the provider as {provider_job_id}, next look {at}",
-        _E.JOB_RETRY: "job {job} ({type}) failed, attempt {attempt}: {error_class} {error_code}; again {at}",
+        _E.JOB_PARKED: "job {job} ({type}) goes on at the provider as {provider_job_id}, next look {next_at}",
+        _E.JOB_RETRY: "job {job} ({type}) failed, attempt {attempt}: {error_class} {error_code}; again {next_at}",
         _E.JOB_HELD: "job {job} ({type}) failed, attempt {attempt}: {error_class} {error_code}; "
         "it waits for a person",
         _E.JOB_DEAD_LETTER: "job {job} ({type}) is a dead letter: {error_class} {error_code}; {reason}",
@@ -46,8 +46,8 @@ _WORDS = MappingProxyType(
         _E.END_REFUSED: "job {job}: the store refused the end of its attempt ({error})",
         _E.RESULTS_NOT_SAVED: "{count} attempts could not be saved before the end: their leases run out",
         _E.JOB_ENDED: "job {job} ({type}) ended: {status}",
-        _E.NOTIFIED: "job {job}: {target} was told ({event})",
-        _E.NOTIFICATION_FAILED: "job {job}: {target} could not be told ({event}): {error}; again {at}",
+        _E.NOTIFIED: "job {job}: {target} was told ({about})",
+        _E.NOTIFICATION_FAILED: "job {job}: {target} could not be told ({about}): {error}; again {next_at}",
         _E.ALERT: "{severity} alert {rule}: {evidence}",
         _E.STORE_LOST: "the store is away, trying again: {error}",
         _E.STORE_BACK: "the store is back after {seconds}",
@@ -106,7 +106,8 @@ def text_line(event: LogEvent, fields: Mapping[str, object], now: datetime) -> s
 def json_line(event: LogEvent, fields: Mapping[str, object], now: datetime) -> str:
     """`{"at": ..., "level": ..., "event": ..., <fields>}`; unknown is null, durations are seconds."""
     head = {"at": _instant(now), "level": level_of(event).name.lower(), "event": event.value}
-    return json.dumps(head | {name: _json(value) for name, value in fields.items()}, ensure_ascii=False)
+    told = {name: _json(value) for name, value in fields.items() if name not in head}
+    return json.dumps(head | told, ensure_ascii=False)
 
 
 def _plain(value: object) -> str:

@@ -140,8 +140,8 @@ class Notifier:
             outbox.finish(tx, note, told, step, now)
         event = LogEvent.NOTIFIED if told.delivered else LogEvent.NOTIFICATION_FAILED
         self.log.emit(
-            event, job=note.job_id, target=name, notification=note.id, event=note.event, error=told.error,
-            at=step.next_run_at,
+            event, job=note.job_id, target=name, notification=note.id, about=note.event, error=told.error,
+            next_at=step.next_run_at,
         )  # fmt: skip
         return step.state
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from aijobs.core.log_events import LEVELS, Level, LogEvent, Unheard, level_of
-from aijobs.services.log_lines import FIELDS, LineLog, text_line
+from aijobs.services.log_lines import FIELDS, LineLog, json_line, text_line
 from tests.support.clock import START, ManualClock
 
 HOSTILE = "x\nINFO job 7 completed \x1b[2J \u202egnp.exe \x00"
@@ -44,6 +44,14 @@ def test_hostile_text_stays_on_its_line(as_json: bool) -> None:
     (line,) = lines
     assert not any(mark in line for mark in ("\n", "\r", "\x1b", "\u202e", "\x00", "\\u001b"))
     assert len(line) < 2_000
+
+
+@pytest.mark.parametrize("event", list(LogEvent))
+def test_no_field_takes_the_place_of_what_every_line_says(event: LogEvent) -> None:
+    line = json.loads(json_line(event, {"at": "x", "level": "x", "event": "x", "job": "j1"}, START))
+
+    assert not FIELDS[event] & {"at", "level", "event"}
+    assert (line["at"], line["event"], line["job"]) == ("2026-01-01T00:00:00.000Z", event.value, "j1")
 
 
 def test_chinese_and_emoji_are_left_alone() -> None:

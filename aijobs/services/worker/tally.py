@@ -69,7 +69,7 @@ class Tally:
     def _failed(self, job: Job, move: Move | None) -> None:
         self._count["failed"] += 1
         event = _E.JOB_HELD if move is not None and move.hold else _E.JOB_RETRY
-        self._say(event, job, **_why(move), at=move.next_run_at if move else None)
+        self._say(event, job, **_why(move), next_at=move.next_run_at if move else None)
 
     def _dead(self, job: Job, move: Move | None) -> None:
         self._count["dead_letter"] += 1
@@ -79,7 +79,7 @@ class Tally:
         match ended.end:
             case Parked(provider_job_id=provider_job_id, poll_at=poll_at):
                 if self._log.wants(_E.JOB_PARKED):
-                    self._say(_E.JOB_PARKED, ended.job, provider_job_id=provider_job_id, at=poll_at)
+                    self._say(_E.JOB_PARKED, ended.job, provider_job_id=provider_job_id, next_at=poll_at)
             case Abandoned(reason=reason):
                 self._count["handed_back"] += 1
                 self._say(_E.JOB_HANDED_BACK, ended.job, reason=reason)
