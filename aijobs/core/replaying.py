@@ -224,13 +224,13 @@ def next_act(standing: Standing, options: ReplayOptions, troubles: Iterable[str]
     if settled and failed / settled > options.max_failure_ratio and standing.batches > 0:
         share = f"{failed} of {settled} failed again"
         return NextAct(stop=f"{share}, more than {options.max_failure_ratio:.0%}")
+    trouble = next(iter(troubles), None)
+    if trouble and standing.planned:  # nor are jobs waited for that wait for it: they end without us
+        return NextAct(stop=trouble)
     if standing.running:
         return NextAct(settling=True)
     if standing.planned == 0:
         return NextAct(done=True)
-    trouble = next(iter(troubles), None)
-    if trouble:
-        return NextAct(stop=trouble)
     if standing.last_batch_at is not None:
         due = standing.last_batch_at + options.span_of(standing.last_batch_size)
         if now < due:

@@ -408,3 +408,79 @@ def test_a_limit_takes_those_that_died_first(desk):
 
     assert sorted(desk.calls) != []
     assert set(desk.calls) == set(first)
+
+
+def test_a_provider_that_becomes_unwell_ends_it_and_what_is_under_way_is_not_waited_for(desk):
+    dead = desk.die(20)
+    plan = desk.plan(canary=0, batch_size=5)
+
+    class Outage(Working):
+        def wait(self, timeout=None):
+            trouble(desk, breaker="open")
+            return False
+
+    report = desk.run(plan.id, stop=Outage(desk))
+
+    assert (report.state, report.progress.replayed, report.progress.planned) == ("stopped", 5, 15)
+    assert "breaker" in report.stopped_because
+    trouble(desk, breaker="closed")
+    assert desk.run(plan.id).state == "done"
+    assert sorted(desk.calls) == sorted(dead)
+
+
+def test_a_passing_pause_is_waited_for_and_a_long_one_ends_it(desk):
+    desk.die(20)
+    plan = desk.plan(batch_size=5)
+    now = desk.clock.now()
+    trouble(desk, paused_until=now + timedelta(seconds=5), pause_reason="429")
+
+    passing = desk.run(plan.id)
+
+    assert (passing.state, passing.progress.succeeded) == ("done", 20)
+    desk.die(3, user="other")
+    later = desk.plan()
+    trouble(desk, paused_until=desk.clock.now() + timedelta(minutes=10), pause_reason="429")
+    long = desk.run(later.id)
+    assert (long.state, "paused until" in long.stopped_because) == ("stopped", True)
+
+
+def test_two_operators_at_the_same_instant_never_replay_a_job_twice(desk):
+    dead = desk.die(40)
+    plans = [desk.plan(batch_size=3), desk.plan(batch_size=4)]
+    together = threading.Barrier(2)
+    reports: list[object] = []
+
+    def operate(number: int) -> None:
+        runner = Runner(desk.store, desk.coordinator, owner=f"host-{number}", actor=f"op-{number}")
+        together.wait(10)
+        reports.append(runner.run(plans[number].id, hear=lambda outcome: None, stop=_Ticking(desk)))
+
+    threads = [threading.Thread(target=operate, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert [report.state for report in reports] == ["done", "done"]
+    assert sorted(desk.calls) == sorted(dead)
+    assert {len(history(desk.store, job_id)) for job_id in dead} == {2}
+    done = [states(desk, plan) for plan in plans]
+    assert sum(one.get("succeeded", 0) for one in done) == 40
+    assert all(one.get("succeeded", 0) + one.get("skipped", 0) == 40 for one in done)
+    assert {present(desk.store, job_id).round for job_id in dead} == {2}
+
+
+class _Ticking(threading.Event):
+    """Instead of waiting, one of two lets the worker work, and time goes on."""
+
+    guard = threading.Lock()
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+
+    def wait(self, timeout=None):
+        with self.guard:
+            self._desk.work()
+            self._desk.clock.advance(seconds=timeout or 0.5)
+        return False

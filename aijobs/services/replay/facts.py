@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from aijobs.core.errors import InvalidInput
 from aijobs.core.model import Job, Status
@@ -61,11 +61,15 @@ def _said(headers: str) -> str:
     )
 
 
+PASSING = timedelta(minutes=1)
+"""A pause that ends sooner (a rate limit that was hit) is no trouble: what is replayed waits for its end."""
+
+
 def trouble_of(state: ProviderState, now: datetime) -> str | None:
-    """What keeps calls from a provider now, in words, or None."""
+    """What keeps calls from a provider for longer than a passing pause, in words, or None."""
     if state.held_at is not None:
         return f"{state.name} is held: {state.hold_reason}"
-    if state.paused_until is not None and now < state.paused_until:
+    if state.paused_until is not None and now + PASSING < state.paused_until:
         return f"{state.name} is paused until {state.paused_until:%H:%M:%S} UTC: {state.pause_reason}"
     if state.breaker in ("open", "half_open"):
         return f"the breaker of {state.name} is {state.breaker.replace('_', '-')}"

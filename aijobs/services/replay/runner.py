@@ -14,7 +14,7 @@ from typing import Any
 
 from aijobs.core.durations import parse_rate
 from aijobs.core.errors import Conflict, NotFound, UsageError
-from aijobs.core.model import Event, Status
+from aijobs.core.model import Event, Job, Status
 from aijobs.core.replaying import (
     LOWEST_PRIORITY,
     GroupFacts,
@@ -150,8 +150,11 @@ class Runner:
         heard: list[Outcome] = []
         with self.store.write() as tx:
             batch = replays.progress(tx, replay.id).batches + 1
-            for item, why in self._judged(tx, replays.next_items(tx, replay.id, size), options, now):
-                reason = why or self._reopen(tx, replay, item, now, forced=options.force)
+            for item, found in self._judged(tx, replays.next_items(tx, replay.id, size), options, now):
+                forced = options.force
+                reason = (
+                    found if isinstance(found, str) else self._reopen(tx, replay, found, now, forced=forced)
+                )
                 state = "skipped" if reason else "replayed"
                 replays.mark(
                     tx, replay.id, item, state, reason=reason, batch=None if reason else batch,
@@ -163,16 +166,17 @@ class Runner:
 
     def _judged(
         self, tx: Tx, items: Sequence[Item], options: ReplayOptions, now: datetime
-    ) -> Iterator[tuple[Item, str | None]]:
+    ) -> Iterator[tuple[Item, Job | str]]:
+        """Each item with its job, locked, or with the reason not to replay it."""
         groups = group_facts(tx, self.settings, {(item.type, item.error_class) for item in items}, now)
         present = self.coordinator.lock_jobs(tx, [item.job_id for item in items])
         facts = job_facts(tx, self.settings, [(item.job_id, item.round) for item in items], present=present)
         for item in items:
-            yield item, verdict(groups[item.type, item.error_class], facts.get(item.job_id), options)
+            why = verdict(groups[item.type, item.error_class], facts.get(item.job_id), options)
+            yield item, why or present[item.job_id]
 
-    def _reopen(self, tx: Tx, replay: Replay, item: Item, now: datetime, *, forced: bool) -> str | None:
+    def _reopen(self, tx: Tx, replay: Replay, job: Job, now: datetime, *, forced: bool) -> str | None:
         """Replay one job; why not, in words, or None."""
-        job = self.coordinator.lock_jobs(tx, [item.job_id])[item.job_id]
         priority = min(job.priority, LOWEST_PRIORITY)
         name = f"{'forced ' if forced else ''}replay {replay.id}"
         reason = f"{name}: {replay.reason}" if replay.reason else name
