@@ -34,6 +34,19 @@ def test_a_reset_is_a_reset(simulator: RunningSimulator) -> None:
     assert (seen.received, seen.ending) == (b"", "reset")
 
 
+def test_a_reset_for_a_caller_who_has_left_already_is_no_error(
+    simulator: RunningSimulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulator.set_latency(0.3)
+
+    with socket.create_connection(("127.0.0.1", simulator.port)) as connection:
+        connection.sendall(request("rst", "/v1/responses"))
+        eventually(lambda: simulator.asked())
+    eventually(lambda: simulator.calls()[0].finished_at)
+
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_bytes_that_are_no_http_are_sent_and_the_connection_closed(simulator: RunningSimulator) -> None:
     seen = exchange(simulator, "not_http")
 

@@ -4,6 +4,7 @@ A broken answer is written past uvicorn, straight to the connection that `Simula
 """
 
 import asyncio
+import contextlib
 import gzip
 import socket
 import struct
@@ -100,7 +101,8 @@ def _nothing(_: Transport, __: Reply) -> None:
 
 def _rst(transport: Transport, _: Reply) -> None:
     connection: socket.socket = transport.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with contextlib.suppress(OSError):  # the caller was faster, and the socket is closed
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _not_http(transport: Transport, _: Reply) -> None:
