@@ -1,8 +1,8 @@
 """Tracing: what happens to jobs, told as spans. Without a wish in the environment, none of it is loaded.
 
 Times are those the store has, so that a span is right whoever tells it, and each span is told once, complete,
-when it has ended. A job's `traceparent` is the place of the span that put it in; where nothing traced then, it
-is what the caller gave, if anything.
+when it has ended. A job's `traceparent` is the place of the span that put it in, or, where nothing traced then,
+what the caller gave.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,7 +132,7 @@ class Tracing:
         """The ends of attempts were written at *now*. One that goes on at its provider has not ended."""
         for ended, answer in zip(ends, answers, strict=True):
             move = answer.move
-            if answer.applied and move is not None and move.outcome is not None:
+            if move is not None and move.outcome is not None:
                 parent, _ = self._origin(ended.job)
                 self._sink.take(
                     process_span(

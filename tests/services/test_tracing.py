@@ -14,9 +14,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 from aijobs import Jobs
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import KeyConflict
-from aijobs.core.model import CallFacts, Done, Pending, Phase, Status, Usage
+from aijobs.core.model import CallFacts, Done, Pending, Phase, Reply, Status, Usage
 from aijobs.core.settings import Settings
 from aijobs.core.trace_context import parse
+from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.otel import tracing_to
 from aijobs.services.tracing import MANY, Tracing, tracing_of
@@ -197,13 +198,19 @@ def test_a_trace_that_is_not_recorded_leaves_no_spans_and_is_passed_on_as_such(
 # --- Other ways ---------------------------------------------------------------------------------------
 
 
-def test_every_attempt_has_a_span_of_its_own(store: Store, spans: Spans) -> None:
+def test_every_attempt_has_a_span_of_its_own(store: Store, clock: ManualClock, spans: Spans) -> None:
     enqueue(store, spans, traceparent=GIVEN)
     answers = iter([failure(), Done(result="1")])
 
-    drain(store, ScriptedProvider(lambda _: next(answers)), settings=CHATTY, tracing=spans.tracing)
+    def answer(_: Call) -> Reply:
+        clock.advance(seconds=1)
+        return next(answers)
+
+    drain(store, ScriptedProvider(answer), settings=CHATTY, tracing=spans.tracing)
 
     first, second = spans.named("process t")
+    assert span_id(first) != span_id(second)
+    assert (instants(first), instants(second)) == ((0, 1000), (1000, 2000))
     assert [attributes(span)["aijobs.job.attempt"] for span in (first, second)] == [1, 2]
     assert [attributes(span)["aijobs.status"] for span in (first, second)] == ["failed", "succeeded"]
     assert attributes(first)["error.type"] == "network"
