@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from aijobs.core.clock import Chance
 from aijobs.core.config import load
 from aijobs.core.errors import StoreError
-from aijobs.core.model import Execution, Job
+from aijobs.core.model import Execution, Job, NewJob
 from aijobs.core.settings import Settings
 from aijobs.core.signing_key import PREFIX
-from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.drill.processes import Process, environ_for
 from aijobs.services.drill.provider import Provider, StartProvider
 from aijobs.services.drill.report import Check
@@ -24,11 +24,11 @@ from aijobs.services.submission import Request, new_job
 from aijobs.store import jobs, locks, traces, workers
 from aijobs.store.engine import Store
 
-PATIENCE = 20.0
+PATIENCE = 45.0
 """Seconds a drill waits for something to happen before it says that it did not."""
 
 ACTOR = "drill"
-_LOOK_EVERY = 0.02
+_LOOK_EVERY = 0.05
 _FREE_WITHIN = 0.3
 _MODEL = "drill-model"
 
@@ -88,7 +88,7 @@ class Ground:
         at = {"kind": "simulator", "base_url": self.provider.url}
         plain = {"provider": self.name, "model": _MODEL, "tier": "simple", "notify": [self.name]}
         document = {
-            "worker": {"lease": "2s", "grace": "2s", "poll": "50ms"},
+            "worker": {"lease": "30s", "grace": "2s", "poll": "50ms"},
             # The built-in provider is named so that no worker starts one of its own.
             "providers": {
                 "simulator": at,
@@ -153,9 +153,17 @@ class Ground:
 
     def enqueue(self, what: str, given: object, *, who: str = "ana", key: str | None = None) -> Job:
         """Accept one job. Raises Conflict, StoreError."""
+        return self.coordinator.enqueue(self._new(what, given, who, key), actor=ACTOR).job
+
+    def enqueue_all(self, what: str, wishes: Sequence[tuple[object, str]]) -> list[str]:
+        """Accept many at one instant, each as (input, who); their ids. Raises StoreError."""
+        new = [self._new(what, given, who, None) for given, who in wishes]
+        answers = self.coordinator.enqueue_many(new, actor=ACTOR)
+        return [answer.job.id for answer in answers if isinstance(answer, Enqueued)]
+
+    def _new(self, what: str, given: object, who: str, key: str | None) -> NewJob:
         request = Request(type=self.type(what), input=given, user=self.user(who), key=key)
-        new = new_job(request, self.settings, now=self.store.clock.now())
-        return self.coordinator.enqueue(new, actor=ACTOR).job
+        return new_job(request, self.settings, now=self.store.clock.now())
 
     def job(self, job_id: str) -> Job:
         """The job as it is now."""

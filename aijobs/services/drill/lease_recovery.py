@@ -11,7 +11,6 @@ from aijobs.services.drill.report import Account, Check
 
 _TAKES = {"request": {"metadata": {"simulator": json.dumps({"latency": "2s"})}}}
 _LOOKS = {"poll_first": "1s", "poll_cap": "1s"}
-_TAKEN_OVER = [Outcome.LOST, Outcome.SUCCEEDED]
 
 
 def lease_recovery(ground: Ground) -> Account:
@@ -24,7 +23,9 @@ def lease_recovery(ground: Ground) -> Account:
         },
         retry={"worker_lost": {"retries": 9, "first": "immediate", "backoff": "fixed", "delay": "0s"}},
     )
-    doomed, sleeper = ground.worker("background", "call"), ground.worker("slept")
+    short = ("--lease", "2s")
+    doomed = ground.worker("background", "call", args=short)
+    sleeper = ground.worker("slept", args=(*short, "--max-jobs", "1"))  # or it might take its job again
     ground.ready(doomed, sleeper)
     parked, called, slept = (ground.enqueue(what, {"n": 1}) for what in ("background", "call", "slept"))
     ids = [parked.id, called.id, slept.id]
@@ -76,7 +77,7 @@ def _made_again(ground: Ground, job_id: str) -> Check:
     return Check(
         expected="a call whose worker died is recorded as lost and made again by another",
         saw=_story(attempts, ground.job(job_id)),
-        ok=_outcomes(attempts) == _TAKEN_OVER and attempts[0].worker != attempts[1].worker,
+        ok=_taken_over(attempts) and attempts[0].worker != attempts[1].worker,
     )
 
 
@@ -90,7 +91,7 @@ def _sleeper_changed_nothing(ground: Ground, job_id: str, sleeper: Process, heir
         expected="what the worker that slept brings, late, changes nothing",
         saw=f"{_story(attempts, ground.job(job_id))}; the last word was that of {by}; the sleeper says: "
         f"{report.get('succeeded', '?')} succeeded, {report.get('lost', '?')} lost",
-        ok=_outcomes(attempts) == _TAKEN_OVER
+        ok=_taken_over(attempts)
         and (first, last) == (sleeper.name, heir.name)
         and (report.get("succeeded"), report.get("lost")) == (0, 1),
     )
@@ -105,6 +106,12 @@ def _one_end_each(ground: Ground, jobs: Sequence[Job]) -> Check:
         saw=f"{well} of {len(jobs)} succeeded, {results} results, {told} notifications",
         ok=(well, results, told) == (len(jobs), len(jobs), len(jobs)),
     )
+
+
+def _taken_over(attempts: Sequence[Execution]) -> bool:
+    """Whether it succeeded once, after it was lost; more than once, where the machine is very slow."""
+    *before, last = _outcomes(attempts) or [Outcome.LOST]
+    return last is Outcome.SUCCEEDED and set(before) == {Outcome.LOST}
 
 
 def _outcomes(attempts: Sequence[Execution]) -> list[Outcome]:

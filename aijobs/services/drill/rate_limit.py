@@ -80,8 +80,7 @@ def rate_limit(ground: Ground, refusal: Refusal) -> Account:
     ground.provider.set_fault(str(refusal))
     ground.provider.set_latency("100ms")
     ground.ready(ground.worker("work"), ground.worker("work"))
-    accepted = [ground.enqueue("work", {"n": n}, who=who) for n in range(3) for who in ("ana", "ben")]
-    ids = [job.id for job in accepted]
+    ids = ground.enqueue_all("work", [({"n": n}, who) for n in range(3) for who in ("ana", "ben")])
     ground.until(lambda: ground.final(ids))
     jobs, calls = ground.jobs(ids), submits(ground.provider.calls(), ids)
     times = f"{refusal.times} times" if refusal.times > 1 else "once"

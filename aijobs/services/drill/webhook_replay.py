@@ -17,7 +17,7 @@ from aijobs.services.drill.report import Account, Check
 from aijobs.store import deliveries
 
 _COPIES = 6
-_TIMEOUT = 10.0  # seconds, for one answer
+_TIMEOUT = 30.0  # seconds, for one answer
 _OLD = timedelta(minutes=10)
 
 
