@@ -18,7 +18,9 @@ from aijobs.services.shapes import enqueued_shape
 from aijobs.services.submission import new_job, poll_after
 
 if TYPE_CHECKING:
+    from aijobs.core.model import Job
     from aijobs.services.coordinator import Enqueued
+    from aijobs.services.last_results import LastResult
 
 CHUNK = 1000
 """Jobs a transaction with --keep-going, and steps of the progress bar."""
@@ -141,6 +143,8 @@ def _chunks(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
 
 def _count(context: Context, tally: Tally, answers: Iterable[tuple[int, "Enqueued | AijobsError"]]) -> None:
     now = context.clock.now()
+    answers = list(answers)
+    stale = _stand_ins(context, [one.job for _, one in answers if not isinstance(one, AijobsError)])
     for number, answer in answers:
         if isinstance(answer, AijobsError):
             _complain(context, tally, number, answer)
@@ -150,12 +154,24 @@ def _count(context: Context, tally: Tally, answers: Iterable[tuple[int, "Enqueue
         elif not tally.refused:
             tally.created += 1
         if context.json and not tally.refused:
-            context.printer.record({"line": number, **_shape(context, answer, now)})
+            shape = _shape(context, answer, stale.get(answer.job.id), now)
+            context.printer.record({"line": number, **shape})
 
 
-def _shape(context: Context, answer: "Enqueued", now: datetime) -> dict[str, Any]:
+def _stand_ins(context: Context, jobs: "list[Job]") -> "Mapping[str, LastResult]":
+    """Earlier results, while they are switched on; nobody looks for them where nobody would see them."""
+    if not context.json or not any(kind.stale_results.allowed for kind in context.settings.types.values()):
+        return {}
+    from aijobs.services.last_results import LastResults
+
+    return LastResults(context.store, context.settings).stand_ins(jobs)
+
+
+def _shape(context: Context, answer: "Enqueued", stale: "LastResult | None", now: datetime) -> dict[str, Any]:
     wait = poll_after(answer.job, context.settings, now=now)
-    return enqueued_shape(answer.job, duplicate=answer.duplicate, poll_after=wait, result=answer.result)
+    return enqueued_shape(
+        answer.job, duplicate=answer.duplicate, poll_after=wait, result=answer.result, stale=stale
+    )
 
 
 def _complain(context: Context, tally: Tally, number: int, error: AijobsError) -> None:

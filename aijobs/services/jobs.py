@@ -22,7 +22,8 @@ from aijobs.core.errors import Conflict, UsageError
 from aijobs.core.model import Job
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator, Enqueued
-from aijobs.services.submission import Request, new_job
+from aijobs.services.last_results import LastResult, LastResults
+from aijobs.services.submission import Request, clean_name, new_job
 from aijobs.services.surroundings import actor as actor_name
 from aijobs.services.surroundings import config_path, database_url
 from aijobs.services.waiting import find, wait_until_final
@@ -157,6 +158,20 @@ class Jobs:
             self.get(job_id)
             return None
         return json.loads(text)
+
+    def last_result(self, type: str, user: str | None = None, *, stale_ok: bool = False) -> LastResult:  # noqa: A002
+        """The last result of a user and type (`.value`), with its age (`.age`, `.finished_at`).
+
+        It is `.stale` when a newer job of theirs was accepted since. With *stale_ok* such a one is given too,
+        where the type allows it and up to the age that it allows. Raises NotFound (no such type, no result,
+        none that is current, or too old a one) and Conflict (the type does not allow stale ones).
+        """
+        name = "" if user is None else clean_name(user, "user")
+        return LastResults(self.store, self.settings).find(type, name, stale_ok=stale_ok)
+
+    def stand_in(self, job: Job) -> LastResult | None:
+        """What may be shown, with its age, until *job* has its own result; None while switched off."""
+        return LastResults(self.store, self.settings).stand_in(job)
 
     def wait(self, job_id: str, timeout: timedelta | float | None = None) -> Job:
         """The job once it has ended. Raises NotFound; TimeoutError after *timeout* (a number: seconds)."""

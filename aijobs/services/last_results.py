@@ -4,8 +4,11 @@ A result is *stale* when a newer job of the same user and type was accepted afte
 only where the type's configuration allows it, never older than it says, and never without its age.
 """
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import Conflict, NotFound
@@ -18,13 +21,18 @@ from aijobs.store.engine import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastResult:
-    """A result of an earlier job; *result* is JSON text."""
+    """A result of an earlier job; *result* is JSON text, `value` what it says."""
 
     job_id: str
     result: str
     finished_at: datetime
     age: timedelta
     stale: bool
+
+    @property
+    def value(self) -> Any:
+        """The result as the JSON value it is."""
+        return json.loads(self.result)
 
 
 class LastResults:
@@ -68,14 +76,27 @@ class LastResults:
 
     def stand_in(self, job: Job) -> LastResult | None:
         """What may stand in for the result that *job* does not have yet, while the type's switch is on."""
-        kind = self.settings.types.get(job.type)
-        if kind is None or not kind.stale_results.allowed or job.status.final:
-            return None
+        return self.stand_ins([job]).get(job.id)
+
+    def stand_ins(self, jobs: Iterable[Job]) -> Mapping[str, LastResult]:
+        """As `stand_in`, of many jobs, by their ids: one look for each user and type."""
+        waiting = [job for job in jobs if self._allowed(job.type) and not job.status.final]
+        if not waiting:
+            return {}
         with self.store.read() as tx:
             now = self.store.clock.now()
             on = types_of(switches.in_force(tx, now), SwitchKind.STALE_RESULTS, now)
-        found = self._look(job.type, job.user) if job.type in on else None
-        return found if found is not None and found.age <= kind.stale_results.max_age else None
+        wanted = {(job.type, job.user) for job in waiting if job.type in on}
+        found = {key: self._look(*key) for key in sorted(wanted)}
+        return {
+            job.id: last for job in waiting
+            if (last := found.get((job.type, job.user))) is not None
+            and last.age <= self.settings.types[job.type].stale_results.max_age
+        }  # fmt: skip
+
+    def _allowed(self, type_name: str) -> bool:
+        kind = self.settings.types.get(type_name)
+        return kind is not None and kind.stale_results.allowed
 
     def _look(self, type_name: str, user: str) -> LastResult | None:
         with self.store.read() as tx:

@@ -1,5 +1,6 @@
 """`aijobs result`, and the stale result that `enqueue` may carry."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -129,6 +130,27 @@ def test_enqueue_carries_it_marked_only_while_the_switch_is_on(
         "job_id": job_id, "finished_at": "2026-01-01T00:00:00Z", "age_seconds": 30.0, "stale": True,
         "result": "old",
     }  # fmt: skip
+
+
+def test_lines_enqueued_in_bulk_carry_it_too(
+    cli: CommandLine, coordinator: Coordinator, clock: ManualClock
+) -> None:
+    job_id = done(coordinator, '"old"')
+    clock.advance(seconds=30)
+    wanted = (("t", "ana"), ("t", "bo"), ("strict", "ana"), ("t", "ana"))
+    lines = "".join(json.dumps({"type": kind, "user": user}) + "\n" for kind, user in wanted)
+    ask = ("enqueue", "--jsonl", "-", "--json")
+
+    before = cli(*ask, stdin=lines).records
+    cli("switch", "set", "stale-results", "t", "on", "--for", "10m", "--reason", "outage")
+    during = cli(*ask, stdin=lines).records
+    kept_going = cli(*ask, "--keep-going", stdin=lines).records
+
+    assert [one["stale_result"] for one in before[:4]] == [None] * 4
+    for records in (during, kept_going):
+        ids = [one["stale_result"] and one["stale_result"]["job_id"] for one in records[:4]]
+        assert ids == [job_id, None, None, job_id]
+        assert records[0]["stale_result"]["age_seconds"] == 30.0
 
 
 def test_the_look_uses_the_index_of_successes(store: Store) -> None:

@@ -21,11 +21,13 @@ from aijobs.core.errors import (
 )
 from aijobs.core.model import Status
 from aijobs.core.settings import Settings
+from aijobs.core.switches import SwitchKind
 from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.submission import Request
+from aijobs.services.switching import Switching
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
-from tests.support.jobs import claim_one, succeed
+from tests.support.jobs import claim_one, settings_of, succeed
 
 _orders = Table("orders", MetaData(), Column("id", Integer, primary_key=True))
 
@@ -65,6 +67,40 @@ def test_a_job_is_put_in_carried_out_and_read(api: Jobs, coordinator: Coordinato
     assert api.result(accepted.job.id) == {"text": "done"}
     assert api.wait(accepted.job.id).status is Status.SUCCEEDED
     assert (accepted.job.user, accepted.job.priority, accepted.job.created_by) == ("ana", 2, "app")
+
+
+def test_the_last_result_comes_with_its_age_and_stands_in_only_while_switched_on(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    types = {"t": {"provider": "p", "stale_results": {"allowed": True, "max_age": "1h"}}}
+    settings = settings_of(types=types, database=store.url)
+    with Jobs(settings, clock=clock, chance=chance, actor="app") as api:
+        first = api.enqueue("t", user="ana").job
+        succeed(Coordinator(store, settings, chance=chance), claim_one(api._coordinator), result='{"n":1}')
+        clock.advance(seconds=90)
+        current = api.last_result("t", "ana")
+        second = api.enqueue("t", user="ana").job
+        off = api.stand_in(second)
+        Switching(store, settings).turn_on(
+            SwitchKind.STALE_RESULTS, "t", actor="ana", reason="outage", lasting=timedelta(hours=2)
+        )
+        on = api.stand_in(second)
+        stale = api.last_result("t", "ana", stale_ok=True)
+        with pytest.raises(NotFound, match="no current result"):
+            api.last_result("t", "ana")
+        with pytest.raises(NotFound):
+            api.last_result("t", "bo")
+        clock.advance(timedelta(hours=1))
+        with pytest.raises(NotFound, match="old"):
+            api.last_result("t", "ana", stale_ok=True)
+        too_old = api.stand_in(second)
+
+    assert (current.job_id, current.value, current.age, current.stale) == (
+        first.id, {"n": 1}, timedelta(seconds=90), False,
+    )  # fmt: skip
+    assert (off, too_old) == (None, None)
+    assert on == stale
+    assert (stale.value, stale.stale) == ({"n": 1}, True)
 
 
 def test_durations_may_be_text_or_timedelta(api: Jobs, clock: ManualClock) -> None:
