@@ -1,5 +1,6 @@
 """The log of a command that runs on and on: lines on stderr, as many as -v or -q asks for."""
 
+import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -28,4 +29,27 @@ def line_log(context: Context, *, as_json: bool) -> "Log":
         Verbosity.VERBOSE: Level.DETAIL,
     }
     level = levels[context.printer.verbosity]
-    return LineLog(context.printer.log_line, clock=context.clock, level=level, as_json=as_json)
+    log = LineLog(context.printer.log_line, clock=context.clock, level=level, as_json=as_json)
+    _take_in_the_store(log)
+    return log
+
+
+class _StoreSays(logging.Handler):
+    """Warnings of the store, as events like all others: a log of JSON lines has no other lines."""
+
+    def __init__(self, log: "Log") -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass it on."""
+        from aijobs.core.log_events import LogEvent
+
+        self._log.emit(LogEvent.STORE_WARNING, text=record.getMessage())
+
+
+def _take_in_the_store(log: "Log") -> None:
+    logger = logging.getLogger("aijobs.store")
+    for handler in [one for one in logger.handlers if isinstance(one, _StoreSays)]:
+        logger.removeHandler(handler)  # of an earlier command in this process
+    logger.addHandler(_StoreSays(log))

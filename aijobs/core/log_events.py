@@ -49,6 +49,7 @@ class LogEvent(StrEnum):
     ALERT = "alert"
     STORE_LOST = "store_lost"
     STORE_BACK = "store_back"
+    STORE_WARNING = "store_warning"
     SERVER_STARTED = "server_started"
     SERVER_STOPPED = "server_stopped"
     REQUEST_FAILED = "request_failed"
@@ -87,6 +88,7 @@ LEVELS = MappingProxyType(
         _E.ALERT: Level.ERROR,
         _E.STORE_LOST: Level.ERROR,
         _E.STORE_BACK: Level.WARNING,
+        _E.STORE_WARNING: Level.WARNING,
         _E.REQUEST_FAILED: Level.ERROR,
         _E.DELIVERY_CONTRADICTS: Level.WARNING,
         _E.DELIVERY_REFUSED: Level.WARNING,

@@ -51,6 +51,7 @@ _WORDS = MappingProxyType(
         _E.ALERT: "{severity} alert {rule}: {evidence}",
         _E.STORE_LOST: "the store is away, trying again: {error}",
         _E.STORE_BACK: "the store is back after {seconds}",
+        _E.STORE_WARNING: "{text}",
         _E.SERVER_STARTED: "serving at {url}",
         _E.SERVER_STOPPED: "stopped on {why}",
         _E.REQUEST_FAILED: "a request to {route} failed: {error}",

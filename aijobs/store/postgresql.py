@@ -1,5 +1,6 @@
 """A PostgreSQL store: how we connect, and the server's clock, by which all machines agree on the time."""
 
+import logging
 import select
 import threading
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 
 from aijobs.core.clock import Clock, SystemClock
 from aijobs.core.errors import StoreUnreachable, UsageError
+
+# What the driver says of a lost connection our errors say better. An application's own log still hears it.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 CONNECT_TIMEOUT = 10
 """Seconds one attempt to connect may take."""
