@@ -1,8 +1,8 @@
 """What is told of a job to a tracing system: four kinds of spans, each complete when it is told. Pure.
 
 Names and attributes follow OpenTelemetry's conventions for messaging and for generative AI, both still in
-development. They hold ids, names, counts and classes; never an input, a prompt, a result, an error's text or a
-secret.
+development. They hold ids, names, counts and classes; never an input, a prompt, a result, an error's text or
+a secret.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Where a piece of work stands in a trace: W3C trace context, and the places that follow from a job itself.
 
-A job outlives the processes that work on it. So the place of an attempt is not made up when it begins and passed
-on, but computed from what is stored: whoever ends it, and whoever calls a provider for it before that, name the
-same span. Pure.
+A job outlives the processes that work on it. So the place of an attempt is not made up when it begins and
+passed on, but computed from what is stored: whoever ends it, and whoever calls a provider for it before that,
+name the same span. Pure.
 """
 
 import hashlib

@@ -65,7 +65,7 @@ class Jobs:
     *source* is a store's URL, the path of a configuration file, or Settings; without it AIJOBS_CONFIG,
     AIJOBS_DATABASE, ./aijobs.yaml and the defaults decide, as for the command line. A store that is not there
     yet is made unless *create* is False. *actor* is recorded with every change; by default the login name.
-    *tracing* (`aijobs.services.otel.tracing_to`) makes a span of each enqueue, below the one the caller is in.
+    *tracing* (`aijobs.services.otel.tracing_to`) makes a span of each enqueue, below the caller's own.
 
     Raises ConfigError, StoreError; each method says what else.
     """

@@ -31,7 +31,8 @@ _WORDS = MappingProxyType(
         _E.JOB_CLAIMED: "job {job} ({type}) claimed, attempt {attempt}",
         _E.JOB_SUCCEEDED: "job {job} ({type}) succeeded in {seconds}",
         _E.JOB_PARKED: "job {job} ({type}) goes on at the provider as {provider_job_id}, next look {next_at}",
-        _E.JOB_RETRY: "job {job} ({type}) failed, attempt {attempt}: {error_class} {error_code}; again {next_at}",
+        _E.JOB_RETRY: "job {job} ({type}) failed, attempt {attempt}: {error_class} {error_code}; "
+        "again {next_at}",
         _E.JOB_HELD: "job {job} ({type}) failed, attempt {attempt}: {error_class} {error_code}; "
         "it waits for a person",
         _E.JOB_DEAD_LETTER: "job {job} ({type}) is a dead letter: {error_class} {error_code}; {reason}",

@@ -1,8 +1,8 @@
 """Tracing: what happens to jobs, told as spans. Without a wish in the environment, none of it is loaded.
 
 Times are those the store has, so that a span is right whoever tells it, and each span is told once, complete,
-when it has ended. A job's `traceparent` is the place of the span that put it in, or, where nothing traced then,
-what the caller gave.
+when it has ended. A job's `traceparent` is the place of the span that put it in; if nothing traced then, it
+is what the caller gave.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

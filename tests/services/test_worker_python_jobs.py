@@ -18,6 +18,7 @@ from aijobs.store import effects, jobs
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
 from tests.support.jobs import LEASE, claim_one, failure, history, new_job, present, settings_of
+from tests.support.spans import Spans, parent_id, span_id
 from tests.support.wait import eventually
 from tests.support.workers import Latch, Running, ScriptedProvider, make_worker
 
@@ -354,3 +355,19 @@ def test_after_a_cancel_the_context_says_so_and_calls_nobody(
 
     assert said == [ErrorClass.CANCELLED if in_thread else True]
     assert one.worker._providers.other.calls == []  # type: ignore[attr-defined]
+
+
+def test_a_call_of_the_function_itself_is_a_span_of_the_attempt(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    async def does(given: Any, context: Any) -> Any:
+        return await context.acall("other", model="m", prompt="x")
+
+    enqueue(store, chance)
+    spans, other = Spans(clock), ScriptedProvider()
+
+    worker_for(store, does, other=other, tracing=spans.tracing).ended()
+
+    process, inner = spans.one("process t"), spans.one("submit m")
+    assert parent_id(inner) == parent_id(spans.one("submit")) == span_id(process)
+    assert (other.calls[0].traceparent or "").split("-")[2] == f"{span_id(inner):016x}"
