@@ -174,9 +174,9 @@ class SqliteFoe:
             return "locked already"
         assert self._place.store.path is not None
         seconds = self._chance.uniform(longest * 0.7, longest)
-        self._holder = sqlite3.connect(self._place.store.path, timeout=20, isolation_level=None)
-        self._holder.execute("BEGIN IMMEDIATE")
-        since = time.time()
+        holder = sqlite3.connect(self._place.store.path, timeout=20, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        self._holder, since = holder, time.time()
         self._clockwork.after(seconds, "unlocked", lambda: self._unlock(since))
         return f"for {seconds:.1f} s"
 
