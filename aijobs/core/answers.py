@@ -4,7 +4,7 @@ A status of 200 proves nothing: answers come cut off, refused, empty, unfinished
 An answer counts only with its protocol's own mark of completion.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aijobs.core.classifier import CallContext, Operation, classify_response, failure_of
@@ -66,6 +66,12 @@ def is_about_work(value: object) -> bool:
     """Whether *value* is a provider's own account of background work, not an answer that went wrong."""
     named = isinstance(at(value, "id"), str)
     return named and (isinstance(at(value, "status"), str) or at(value, "object") == "response")
+
+
+def is_more_than(item: object, kinds: Collection[str]) -> bool:
+    """Whether *item* of an answer names a kind of output that is none of *kinds*."""
+    kind = at(item, "type")
+    return isinstance(kind, str) and kind not in kinds
 
 
 def _is_json(text: str) -> bool:
@@ -152,7 +158,7 @@ def _completed(value: _Answer) -> _Read:
     text: list[str] = []
     otherwise = False
     for item in _each(value.get("output")):
-        otherwise = otherwise or item.get("type") not in _NO_OUTPUT
+        otherwise = otherwise or is_more_than(item, _NO_OUTPUT)
         for part in _each(item.get("content")) if item.get("type") == "message" else ():
             if part.get("type") == "refusal":
                 return _refused(part.get("refusal"))

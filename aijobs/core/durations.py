@@ -29,6 +29,7 @@ _INSTANT = re.compile(
     r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 _AGO = re.compile(r"-?(?P<duration>[0-9][0-9a-z]*)(?: +ago)?")
+_LONGEST_SHOWN = 200
 _EPOCH_DIGITS = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
 
 
@@ -40,10 +41,10 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(_duration_fault(text))
     parts = {unit: int(number) for unit, number in match.groupdict().items() if number}
     if any(number > LONGEST // _UNITS[unit] for unit, number in parts.items()):
-        raise ValueError(f"{text!r} is too long: at most {LONGEST.days}d")
+        raise ValueError(f"{_shown(text)} is too long: at most {LONGEST.days}d")
     total = sum((_UNITS[unit] * number for unit, number in parts.items()), timedelta(0))
     if total > LONGEST:
-        raise ValueError(f"{text!r} is too long: at most {LONGEST.days}d")
+        raise ValueError(f"{_shown(text)} is too long: at most {LONGEST.days}d")
     return total
 
 
@@ -75,9 +76,11 @@ def parse_rate(text: str) -> Rate:
     """*text* (`5/s`, `30/m`, `500/h`, `1000/d`) as a rate of at least one. ValueError says what is wrong."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a rate: write a count over one unit, like 5/s, 30/m or 500/h")
+        raise ValueError(
+            f"{_shown(text)} is not a rate: write a count over one unit, like 5/s, 30/m or 500/h"
+        )
     if int(match[1]) == 0:
-        raise ValueError(f"{text!r} lets nothing through: pause the type or the provider instead")
+        raise ValueError(f"{_shown(text)} lets nothing through: pause the type or the provider instead")
     return Rate(int(match[1]), _UNITS[match[2]])
 
 
@@ -89,11 +92,11 @@ def parse_instant(text: str) -> datetime:
     try:
         value = datetime.fromisoformat(text.upper())
     except ValueError as error:
-        raise ValueError(f"{text!r} is no such time: {error}") from None
+        raise ValueError(f"{_shown(text)} is no such time: {error}") from None
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
-        raise ValueError(f"{text!r} lies outside the calendar in UTC") from None
+        raise ValueError(f"{_shown(text)} lies outside the calendar in UTC") from None
 
 
 def parse_time(text: str, *, now: datetime) -> datetime:
@@ -104,18 +107,25 @@ def parse_time(text: str, *, now: datetime) -> datetime:
         try:
             return now - parse_duration(match["duration"])
         except OverflowError:
-            raise ValueError(f"{text!r} ago lies before the calendar begins") from None
+            raise ValueError(f"{_shown(text)} ago lies before the calendar begins") from None
     return parse_instant(text)
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _LONGEST_SHOWN else f"a text of {len(text)} characters"
 
 
 def _duration_fault(text: str) -> str:
     if not text:
         return "empty: write a duration like 90s, 5m, 1h30m or 2d"
     if text.isascii() and text.isdigit():
-        return f"{text!r} has no unit: write {text}s, {text}m or {text}h"
+        number = text if len(text) <= _LONGEST_SHOWN else "90"
+        return f"{_shown(text)} has no unit: write {number}s, {number}m or {number}h"
     if text.startswith("-") and _DURATION.fullmatch(text[1:]):
-        return f"{text!r} is negative"
-    return f"{text!r} is not a duration: write it like 90s, 5m, 1h30m or 2d (in the order d, h, m, s, ms)"
+        return f"{_shown(text)} is negative"
+    return (
+        f"{_shown(text)} is not a duration: write it like 90s, 5m, 1h30m or 2d (in the order d, h, m, s, ms)"
+    )
 
 
 def _instant_fault(text: str) -> str:
@@ -125,7 +135,7 @@ def _instant_fault(text: str) -> str:
     if text.isascii() and text.isdigit():
         unit = _EPOCH_DIGITS.get(len(text))
         if unit is None:
-            return f"{text!r} is a bare number: {form}"
+            return f"{_shown(text)} is a bare number: {form}"
         meant = datetime.fromtimestamp(int(text) / (1000 if unit == "milliseconds" else 1), UTC)
         return f"{text!r} is a bare number; if it counts {unit} since 1970, write {meant:%Y-%m-%dT%H:%M:%SZ}"
-    return f"{text!r} is not a time: {form} (without a zone it is taken as UTC)"
+    return f"{_shown(text)} is not a time: {form} (without a zone it is taken as UTC)"

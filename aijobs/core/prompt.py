@@ -31,6 +31,7 @@ from jinja2.visitor import NodeTransformer
 
 from aijobs.core import prompt_budget as budget
 from aijobs.core.errors import InvalidInput
+from aijobs.core.payload import clean_text
 
 LARGEST = 10 << 20
 """Bytes of a rendered prompt, when the caller names no other bound."""
@@ -40,6 +41,7 @@ _CHEAP_FILTERS = ("length", "count", "first", "last", "default", "d", "int", "fl
 _WIDEST_INDENT = 200
 _MOST_COLUMNS = 100_000  # of `batch` and `slice`
 _MOST_DIGITS = 300
+_LONGEST_MESSAGE = 500
 _LONGEST_TO_WRAP = 1_000_000
 _QUOTED = re.compile(r"'([^']*)'")
 _STRING_METHODS = frozenset(
@@ -49,6 +51,10 @@ _STRING_METHODS = frozenset(
         "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "title", "upper",
     }
 )  # fmt: skip
+_OF_PYTHON = (
+    TypeError, ValueError, ArithmeticError, LookupError, AttributeError, AssertionError, SyntaxError,
+)  # fmt: skip
+"""Jinja makes Python of a template, and what Python says of it comes through: `{{ 3.٣ }}`."""
 _REFUSED_TAGS = {
     nodes.Include: "include",
     nodes.Import: "import",
@@ -136,12 +142,12 @@ def render(template: str, data: Mapping[str, object], *, most_bytes: int = LARGE
         hint = "the input lacks what the template asks for"
         raise InvalidInput(f"prompt: {_undefined(error, template)}", hint=hint) from None
     except TemplateSyntaxError as error:
-        raise InvalidInput(f"prompt: line {error.lineno}: {error.message}") from None
+        raise InvalidInput(f"prompt: line {error.lineno}: {_said(error)}") from None
     except TemplateError as error:
-        raise InvalidInput(f"prompt: {error.message}") from None
+        raise InvalidInput(f"prompt: {_said(error)}") from None
     except (RecursionError, MemoryError):
         raise InvalidInput("prompt: the template asks for too much") from None
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+    except _OF_PYTHON as error:
         # The text of these may quote the input.
         message = f"prompt: the template cannot work with this input ({type(error).__name__})"
         raise InvalidInput(message) from None
@@ -154,18 +160,25 @@ def check(template: str) -> str | None:
         tree = _environment().parse(template)
         _environment().compile(tree)
     except TemplateSyntaxError as error:
-        return f"template, line {error.lineno}: {error.message}"
+        return f"template, line {error.lineno}: {_said(error)}"
     except TemplateError as error:
-        return f"template: {error.message}"
-    except RecursionError:
+        return f"template: {_said(error)}"
+    except (RecursionError, MemoryError):
         return "template: nested too deep"
+    except _OF_PYTHON as error:
+        return f"template: it cannot be compiled ({type(error).__name__})"
     refused = next((word for kind, word in _REFUSED_TAGS.items() if tree.find(kind)), None)
     return f"template: {{% {refused} %}} is not allowed" if refused else None
 
 
+def _said(error: TemplateError) -> str:
+    """What Jinja says of it, which may quote the template at any length."""
+    return clean_text(error.message or type(error).__name__, _LONGEST_MESSAGE)
+
+
 def _undefined(error: UndefinedError, template: str) -> str:
     """What is missing; a name that came out of the input, as in `{{ prices[currency] }}`, is not repeated."""
-    message = error.message or ""
+    message = _said(error)
     names = _QUOTED.findall(message)
     return message if names and names[-1] in template else "an element that the input names is not there"
 

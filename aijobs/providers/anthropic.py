@@ -6,6 +6,7 @@ sent by default, because newer API versions refuse them. A JSON Schema is not as
 
 from typing import Final
 
+from aijobs.core.answers import is_more_than
 from aijobs.core.envelope import at
 from aijobs.core.model import Failure, Reply
 from aijobs.providers.bodies import Body, messages_of, with_request
@@ -44,4 +45,4 @@ def _blocks(value: object) -> object:
     blocks = at(value, "content")
     if not isinstance(blocks, list):
         return None
-    return blocks if any(at(block, "type") not in _ONLY_TEXT for block in blocks) else None
+    return blocks if any(is_more_than(block, _ONLY_TEXT) for block in blocks) else None

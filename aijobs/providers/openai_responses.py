@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
-from aijobs.core.answers import Usable, Working, is_about_work
+from aijobs.core.answers import Usable, Working, is_about_work, is_more_than
 from aijobs.core.classifier import Operation, failure_of
 from aijobs.core.envelope import at
 from aijobs.core.hints import delay_hint, poll_hint
@@ -135,4 +135,4 @@ def _more_than_text(value: object) -> object:
     items = at(value, "output")
     if not isinstance(items, list):
         return None
-    return items if any(at(item, "type") not in _ONLY_TEXT for item in items) else None
+    return items if any(is_more_than(item, _ONLY_TEXT) for item in items) else None

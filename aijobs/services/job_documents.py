@@ -11,6 +11,7 @@ from aijobs.services.submission import Request
 _TEXTS = frozenset({"type", "user", "key", "delay", "at", "deadline", "request_id", "traceparent"})
 NAMES = _TEXTS | {"input", "priority", "max_attempts"}
 """What such an object may name; only the type is needed."""
+_LONGEST_SHOWN = 60
 
 
 def request_of(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Request:
@@ -20,7 +21,7 @@ def request_of(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = N
     """
     given = {name.replace("-", "_"): value for name, value in values.items() if value is not None}
     if not given.keys() <= NAMES:
-        unknown = min(given.keys() - NAMES)
+        unknown = min(given.keys() - NAMES)[:_LONGEST_SHOWN]
         raise InvalidInput(f"unknown name {unknown!r}", hint=f"names are {', '.join(sorted(NAMES))}")
     for name in _TEXTS & given.keys():
         if not isinstance(given[name], str):

@@ -373,3 +373,20 @@ def test_a_deep_answer_is_read_or_refused_and_never_a_crash():
         for kind in (*KINDS, "http"):
             read(kind, b'{"choices":' + b"[" * depth + b"]" * depth + b"}")
             read(kind, b'{"output":' * depth + b"1" + b"}" * depth)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("odd", [{}, [], 7, None], ids=str)
+def test_a_part_whose_type_is_no_text_is_passed_over(kind, odd):
+    body = {
+        RESPONSES: response("completed", said("hello")),
+        CHAT: chat(content=[{"type": odd, "text": "hello"}]),
+        MESSAGES: message("end_turn", {"type": odd}, {"type": "text", "text": "hello"}),
+    }[kind]
+    if kind == RESPONSES:
+        body["output"].append({"type": odd, "content": []})
+
+    found = read(kind, body)
+
+    assert isinstance(found, Usable)
+    assert found.text == "hello"

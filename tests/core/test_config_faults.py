@@ -248,3 +248,10 @@ def test_an_error_lists_every_fault_on_a_line_of_its_own(config: ConfigFile) -> 
     assert error.value.exit_code == 2
     assert str(error.value).count("\n") == 1
     assert all(line.startswith(f"{config.path}:") for line in str(error.value).splitlines())
+
+
+def test_a_fault_is_one_line_that_steers_no_terminal_whatever_it_quotes(config: ConfigFile) -> None:
+    said = config.said('types: {"t\\e[2J\\u202e": {}, "a\\nINFO all is well": {}}\ndatabase: "x\\u200b"\n')
+
+    assert len(said) >= 3
+    assert not any(set("\x1b\u202e\u200b\n") & set(line) for line in said)

@@ -1,5 +1,6 @@
 """Durations, rates and instants: one spelling, and a reason for everything else."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -167,3 +168,11 @@ def test_a_duration_is_no_instant() -> None:
 def test_a_duration_ago_before_the_calendar_is_refused() -> None:
     with pytest.raises(ValueError, match="before the calendar"):
         parse_time("36500d", now=datetime(99, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("read", [parse_duration, parse_rate, parse_instant])
+def test_a_refusal_does_not_repeat_a_text_without_end(read: Callable[[str], object]) -> None:
+    for text in ("9" * 70_000, "x" * 70_000):
+        with pytest.raises(ValueError, match="a text of 70000 characters") as refused:
+            read(text)
+        assert len(str(refused.value)) < 200

@@ -214,9 +214,22 @@ def test_an_error_never_repeats_the_input() -> None:
         ("{% from 'x' import y %}", "from ... import"),
         ("{% extends 'x' %}", "extends"),
         ("{{ " + "(" * 5000, ""),
+        ("{{ 3.٣ }}", "cannot be compiled"),
+        ("{% macro f(a, a) %}{% endmacro %}", "cannot be compiled"),
+        ("{{ f(a=1, a=2) }}", "cannot be compiled"),
+        ("{{ " + "9" * 5000 + " }}", "cannot be compiled"),
     ],
 )
 def test_a_template_is_checked_without_being_rendered(template: str, fault: str | None) -> None:
     found = check(template)
 
     assert found is None if fault is None else found is not None and fault in found
+
+
+def test_an_error_quotes_a_template_only_so_far_and_on_one_line() -> None:
+    for template in ("{% macro" + "9" * 9999 + " %}", "{{ x | a\u200b }}", "{{ " + "y" * 9999 + " }}"):
+        with pytest.raises(InvalidInput) as refused:
+            render(template, {"x": 1})
+        assert len(refused.value.message) < 600
+        assert "\u200b" not in refused.value.message
+        assert len(check(template) or "") < 600

@@ -331,3 +331,10 @@ def test_the_life_of_a_key_is_the_types_or_the_general_one() -> None:
 
     assert settings.key_ttl("t") == timedelta(hours=1)
     assert settings.key_ttl("demo") == timedelta(days=9)
+
+
+def test_a_name_without_end_is_not_repeated_when_nothing_has_it() -> None:
+    with pytest.raises(NotFound) as refused:
+        Settings().type("x" * 70_000)
+
+    assert len(refused.value.message) < 200

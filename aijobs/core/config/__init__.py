@@ -5,6 +5,7 @@ The order: bytes to text, text to nodes, nodes to data (references to the enviro
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,10 +15,12 @@ from aijobs.core.config.document import Document, read
 from aijobs.core.config.handover import Handover
 from aijobs.core.config.source import UnreadableError, read_text
 from aijobs.core.errors import ConfigError, ConfigFault
+from aijobs.core.payload import clean_text
 from aijobs.core.settings import Settings
 
 __all__ = ["load"]
 
+_LONGEST = 1000
 _UNSET = "set the variable, or write ${NAME:-default} in the file"
 
 
@@ -38,9 +41,17 @@ def load(
     if thorough:
         look_closely(document)
     if document.faults or settings is None:
-        faults = sorted(document.faults, key=lambda fault: (fault.line, fault.column))
+        faults = sorted(map(_in_one_line, document.faults), key=lambda fault: (fault.line, fault.column))
         raise ConfigError(faults, hint=_UNSET if any(_names_unset(fault) for fault in faults) else None)
     return settings.read_from(path)
+
+
+def _in_one_line(fault: ConfigFault) -> ConfigFault:
+    """*fault*, safe to be shown whatever characters stand in the file that it quotes."""
+    hint = clean_text(fault.hint, _LONGEST) if fault.hint else None
+    return replace(
+        fault, path=clean_text(fault.path, _LONGEST), message=clean_text(fault.message, _LONGEST), hint=hint
+    )
 
 
 def _names_unset(fault: ConfigFault) -> bool:

@@ -80,6 +80,7 @@ BUILT_IN: Mapping[str, Mapping[str, Any]] = {
 """What is there with no file at all; a file that uses the same name replaces it."""
 
 T = TypeVar("T")
+_LONGEST_NAME = 100
 
 
 def with_built_in(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,4 +218,4 @@ def _named(entries: Mapping[str, T], name: str, *, what: str, section: str) -> T
         near = closest(name, entries)
         known = ", ".join(sorted(entries)) or "none"
         hint = f"did you mean {near!r}?" if near else f"there are: {known} (section {section})"
-        raise NotFound(f"no {what} named {name!r}", hint=hint) from None
+        raise NotFound(f"no {what} named {name[:_LONGEST_NAME]!r}", hint=hint) from None

@@ -20,11 +20,14 @@ class Inconsistency:
     hint: str | None = None
 
 
+_LONGEST_NAME = 100  # what a name may have, and what is worth comparing
+
+
 def closest(name: str, names: Iterable[str]) -> str | None:
     """Which of *names* a person who typed *name* may have meant."""
     import difflib  # only when something is wrong
 
-    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name[:_LONGEST_NAME], list(names), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
