@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import Enum
-from typing import Any
+from enum import Enum, StrEnum
+from typing import Any, NamedTuple
 
 # C0 and C1 controls, DEL, line and paragraph separators, every bidirectional control, zero-width and
 # interlinear marks, the byte order mark, and lone surrogates (which no stream could encode).
@@ -15,6 +15,23 @@ _UNSAFE = re.compile(
 )
 _JSON_UNSAFE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", ""))
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
+
+
+class Tone(StrEnum):
+    """How a line wants to be seen, where there are colours."""
+
+    PLAIN = "plain"
+    HEADING = "heading"
+    QUIET = "quiet"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class Line(NamedTuple):
+    """A line of a picture."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
 
 
 def clean(text: str) -> str:
@@ -40,6 +57,15 @@ def width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def cut(text: str, cells: int) -> str:
+    """*text* in at most *cells* terminal cells, with a `~` where it was cut."""
+    if width(text) <= cells:
+        return text
+    while width(text) >= cells:
+        text = text[:-1]
+    return text + "~"
 
 
 def pad(text: str, cells: int) -> str:

@@ -5,12 +5,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from aijobs.cli.plain import aligned, cell, clean, clean_lines, folded, to_json, width
+from aijobs.cli.plain import Line, Tone, aligned, cell, clean, clean_lines, folded, to_json, width
 from aijobs.cli.progress import Bar, Lines, Progress, Silent, bar
 from aijobs.core.clock import Clock
 from aijobs.core.errors import AijobsError, ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
 
 
 class Verbosity(IntEnum):
@@ -84,7 +89,7 @@ class Printer:
         self.flush()
 
     @contextmanager
-    def live(self) -> Iterator[Callable[[Sequence[str]], None]]:
+    def live(self) -> Iterator["Screen"]:
         """The whole terminal for a picture of lines that is drawn again and again, cut to what it holds.
 
         Raises UsageError when there is no terminal.
@@ -93,16 +98,10 @@ class Printer:
             raise UsageError("this draws on a terminal, and there is none")
         from rich.console import Console
         from rich.live import Live
-        from rich.text import Text
 
         console = Console(file=self._out, markup=False, highlight=False, emoji=False)
-        with Live(console=console, screen=True, auto_refresh=False) as drawn:
-
-            def draw(lines: Sequence[str]) -> None:
-                text = "\n".join(clean(line) for line in lines[: console.height])
-                drawn.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
-
-            yield draw
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            yield Screen(console, live)
 
     def section(self, title: str, what: object = None) -> None:
         """The heading of a part of a longer answer, with a word on it."""
@@ -235,15 +234,45 @@ class Printer:
         from rich.text import Text
 
         console = Console(file=self._out, markup=False, highlight=False, emoji=False)
-        if max(map(width, aligned(columns, cells))) + 2 > console.width:
+        if max(map(width, aligned(columns, cells))) > console.width:
             self._write("\n".join(folded(columns, cells, console.width)))
             return
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         for name in columns:
             table.add_column(name, no_wrap=True)
         for row in cells:
             table.add_row(*map(Text, row))
         console.print(table)
+
+
+class Screen:
+    """A terminal that is drawn upon as a whole."""
+
+    def __init__(self, console: "Console", live: "Live") -> None:
+        self._console = console
+        self._live = live
+
+    @property
+    def height(self) -> int:
+        """How many lines it holds now."""
+        return self._console.height
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Replace what it shows."""
+        self._live.update(painted(lines[: self.height]), refresh=True)
+
+
+_STYLES = {Tone.PLAIN: "", Tone.HEADING: "bold", Tone.QUIET: "dim", Tone.WARNING: "yellow", Tone.BAD: "red"}
+
+
+def painted(lines: Sequence[Line]) -> "Text":
+    """Lines in their colours, each cut where the terminal ends."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for number, line in enumerate(lines):
+        text.append("\n" * bool(number) + clean(line.text), style=_STYLES[line.tone])
+    return text
 
 
 class UnwritableError(AijobsError):

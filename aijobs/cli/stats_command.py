@@ -1,6 +1,6 @@
 """`aijobs stats`: how things stand, once."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -9,10 +9,11 @@ import typer
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.overview_shapes import overview_shape, usage_shape
+from aijobs.cli.plain import cell
 from aijobs.cli.printer import Printer
 from aijobs.cli.words import past
 from aijobs.core.errors import UsageError
-from aijobs.core.overview import Overview, age
+from aijobs.core.overview import Overview, ProviderSeen, age
 
 
 class By(StrEnum):
@@ -85,12 +86,12 @@ def print_overview(printer: Printer, seen: Overview) -> None:
             "TYPE",
             "READY",
             "OLDEST",
-            "DELAYED",
-            "RETRYING",
+            "LATER",
+            "RETRY",
             "HELD",
-            "RUNNING",
-            "PARKED",
-            "OK/HOUR",
+            "RUN",
+            "PARK",
+            "OK/H",
             "SUCCESS",
         ),
         list(load_rows(seen)),
@@ -102,7 +103,7 @@ def print_overview(printer: Printer, seen: Overview) -> None:
         printer.table(("TYPE", "ERROR CLASS", "COUNT"), rows)
     printer.section("Providers")
     printer.table(
-        ("PROVIDER", "BREAKER", "CALLS NOW", "MAY START", "UNTIL", "WHY"), list(provider_rows(seen))
+        ("PROVIDER", "BREAKER", "CALLS NOW", "MAY START", "AGAIN IN", "WHY"), list(provider_rows(seen))
     )
     printer.section("Workers alive", len(seen.alive))
     printer.table(
@@ -134,11 +135,18 @@ def provider_rows(seen: Overview) -> list[tuple[object, ...]]:
     """A row a provider."""
     return [
         (
-            one.name, one.breaker, one.in_flight, "any" if one.allowed is None else one.allowed, one.again_at,
-            None if one.allowed is None else one.reason,
+            one.name, one.breaker, one.in_flight, "any" if one.allowed is None else one.allowed,
+            _again(one, seen.now), None if one.allowed is None else one.reason,
         )
         for one in seen.providers
     ]  # fmt: skip
+
+
+def _again(one: ProviderSeen, now: datetime) -> str | timedelta | None:
+    """When it is called again: by itself, by a probe, or by nobody but a person."""
+    if one.again_at is None:
+        return "when reset" if one.held and one.allowed == 0 else None
+    return f"{cell(one.again_at - now)}, probe" if one.held else one.again_at - now
 
 
 def worker_rows(seen: Overview) -> list[tuple[object, ...]]:

@@ -12,7 +12,8 @@ from datetime import timedelta
 
 import pytest
 
-from aijobs.cli.top_command import picture
+from aijobs.cli.plain import Tone, width
+from aijobs.cli.top_picture import picture
 from aijobs.core.clock import seeded_chance
 from aijobs.core.model import ErrorClass
 from aijobs.services.coordinator import Coordinator
@@ -42,15 +43,42 @@ def busy(store, clock):
 
 
 def test_the_picture_shows_everything_within_80_columns(busy):
-    lines = picture(*busy.close_up(5), store="/a/store.db")
+    lines = picture(*busy.close_up(5), store="/a/store.db", height=40)
 
-    text = "\n".join(lines)
-    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    text = "\n".join(line.text for line in lines)
+    assert max(width(line.text) for line in lines) <= 80, text
     assert "invalid_request" in text
     assert "dead" in text
     assert "network" in text
     assert "40s" in text  # what is left of the lease
     assert "q quits" in text
+
+
+@pytest.mark.parametrize("height", [24, 20, 19])
+def test_where_room_is_short_every_table_keeps_a_line_and_tells_how_many_are_left_out(busy, height):
+    more = Coordinator(busy.store, busy.settings, chance=seeded_chance(2))
+    more.enqueue_many([new_job(n) for n in range(20)], actor="t")
+    for n in range(20):
+        claim = claim_one(more)
+        if n % 2:
+            fail(more, claim, ErrorClass.INVALID_REQUEST)
+
+    lines = picture(*busy.close_up(5), store="/a/store.db", height=height)
+
+    headings = [line.text.split()[0] for line in lines if line.tone is Tone.HEADING]
+    assert len(lines) <= height
+    assert headings == ["aijobs", "TYPE", "PROVIDER", "WORKER", "RUNNING", "FAILED"]
+    assert any(line.text.startswith("and ") and line.text.endswith(" more") for line in lines)
+
+
+def test_a_job_whose_worker_was_killed_is_seen_at_a_glance(busy, clock):
+    clock.advance(timedelta(minutes=5))
+
+    lines = picture(*busy.close_up(5), store="/a/store.db", height=24)
+
+    (row,) = [line for line in lines if "ran out" in line.text]
+    assert row.tone is Tone.BAD
+    assert any(line.text == "no worker is alive" and line.tone is Tone.BAD for line in lines)
 
 
 def test_without_a_terminal_it_is_refused_with_what_to_use(run_cli):

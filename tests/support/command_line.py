@@ -55,6 +55,7 @@ class CommandLine:
     database: str | None
     clock: Clock | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
+    columns: int = 100
 
     def __call__(
         self,
@@ -64,11 +65,11 @@ class CommandLine:
         terminal: bool = False,
         database: str | None = None,
     ) -> Result:
-        """Run `aijobs ARGS...`; with *terminal*, all three streams say they are one, 100 columns wide."""
+        """Run `aijobs ARGS...`; with *terminal*, all three streams say they are one, `columns` wide."""
         surroundings = {
             "AIJOBS_ACTOR": "tester",
             "TERM": "xterm",
-            "COLUMNS": "100",
+            "COLUMNS": str(self.columns),
             **self.environ,
             **(environ or {}),
         }
@@ -76,7 +77,7 @@ class CommandLine:
         if url is not None:
             surroundings.setdefault("AIJOBS_DATABASE", url)
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        with _streams(data, terminal=terminal) as (out, err), _columns():
+        with _streams(data, terminal=terminal) as (out, err), _columns(self.columns):
             code = run(args, environ=surroundings, clock=self.clock)
             out.flush()
             err.flush()
@@ -127,10 +128,10 @@ def _streams(stdin: bytes, *, terminal: bool) -> Iterator[tuple[_Stream, _Stream
 
 
 @contextmanager
-def _columns() -> Iterator[None]:
+def _columns(count: int) -> Iterator[None]:
     """rich and typer read the width from the process's environment."""
     kept = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = str(count)
     try:
         yield
     finally:
