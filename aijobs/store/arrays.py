@@ -31,8 +31,16 @@ REALS = ARRAY(Float()).with_variant(_Json(), "sqlite")
 NUMBERS = ARRAY(BigInteger()).with_variant(_Json(), "sqlite")
 
 
-class _Among(FunctionElement[bool]):
+class _Condition(FunctionElement[bool]):
     type = Boolean()
+    inherit_cache = True
+
+    def self_group(self, against: Any = None) -> Any:  # noqa: ARG002
+        """As it is: SQLAlchemy would compare it to 1 for SQLite, which then reads the table and no index."""
+        return self
+
+
+class _Among(_Condition):
     inherit_cache = True
 
 
@@ -41,8 +49,7 @@ def among(column: Any, name: str) -> Any:
     return _Among(column, bindparam(name, type_=TEXTS))
 
 
-class _Leased(FunctionElement[bool]):
-    type = Boolean()
+class _Leased(_Condition):
     inherit_cache = True
 
 

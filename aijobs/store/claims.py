@@ -76,10 +76,10 @@ _IN_FLIGHT = (
     .where(_c.status == Status.PROCESSING.value, _c.parked_at.is_(None), _c.provider.is_not(None))
     .group_by(_c.provider)
 )
+# Only a job that runs has a lease. Asked for its status as well, SQLite would look at all that run.
 _PARKED = (
     select(*COLUMNS)
     .where(
-        _c.status == Status.PROCESSING.value,
         _c.locked_until <= bindparam("now"),
         _c.provider_job_id.is_not(None),
         _c.type.in_(bindparam("types", expanding=True)),
@@ -91,7 +91,6 @@ _PARKED = (
 _EXPIRED = (
     select(*COLUMNS)
     .where(
-        _c.status == Status.PROCESSING.value,
         _c.locked_until <= bindparam("now"),
         _c.provider_job_id.is_(None),
     )

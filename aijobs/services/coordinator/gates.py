@@ -156,7 +156,9 @@ class Gates:
         if quiet and not any(_news(ended) for ended, _ in ends):
             return
         states = provider_states.locked(tx, names, now)
-        flying = claims.in_flight(tx)
+        # Only failures are compared with it, and to count a hundred thousand jobs takes its time.
+        failed = any(isinstance(ended.end, Failed) for ended, _ in ends)
+        flying = claims.in_flight(tx) if failed else {}
         provider_states.drop_trials(tx, ids)
         for name in names:
             ours = [ended for ended, job in ends if job.provider == name]

@@ -85,6 +85,8 @@ jobs = Table(
 _READY = text("turn IS NOT NULL")
 _WAITING = text("turn IS NULL AND next_run_at IS NOT NULL")
 _RUNNING = text("status = 'processing'")
+_LEASED = text("locked_until IS NOT NULL AND provider_job_id IS NULL")
+_AT_PROVIDER = text("locked_until IS NOT NULL AND provider_job_id IS NOT NULL")
 _KEYED = text("key IS NOT NULL AND key_released_at IS NULL")
 
 
@@ -95,7 +97,8 @@ partial_index("ix_jobs_ready_user", _j.type, _j.user, _j.priority, _j.turn, wher
 partial_index("ix_jobs_waiting", _j.next_run_at, _j.type, _j.status, where=_WAITING)
 partial_index("ix_jobs_held", _j.type, where=text("hold_reason IS NOT NULL"))
 partial_index("ix_jobs_running", _j.type, _j.user, _j.provider, where=_RUNNING)
-partial_index("ix_jobs_lease", _j.locked_until, where=_RUNNING)
+partial_index("ix_jobs_lease", _j.locked_until, where=_LEASED)
+partial_index("ix_jobs_look", _j.locked_until, where=_AT_PROVIDER)
 partial_index("ix_jobs_deadline", _j.deadline, where=text("deadline IS NOT NULL AND next_run_at IS NOT NULL"))
 partial_index("ix_jobs_provider_job_id", _j.provider_job_id, where=text("provider_job_id IS NOT NULL"))
 partial_index(
