@@ -58,28 +58,23 @@ def _without_the_one_that_counts(paid: Sequence[Call], attempts: Sequence[Execut
 
 
 def _is_of(call: Call, attempt: Execution) -> bool:
+    """Whether the call may be of that attempt; one that went under way in time may arrive long after it."""
     if attempt.provider_job_id and attempt.provider_job_id == call["response_id"]:
         return True
     asked = attempt.client_request_id
     named = bool(asked) and str(call["client_request_id"] or "").startswith(str(asked))
-    at = datetime.fromisoformat(call["at"])
-    return named and attempt.started_at - _SLACK <= at <= attempt.finished_at + _SLACK
+    return named and attempt.started_at - _SLACK <= datetime.fromisoformat(call["at"])
 
 
 def _why(call: Call, attempts: Sequence[Execution]) -> tuple[str, bool]:
     """The reason, and whether it is that nobody knew the outcome; "" when there is none."""
     ours = [one for one in attempts if _is_of(call, one)]
-    late = [
-        one
-        for one in attempts
-        if one.client_request_id and str(call["client_request_id"] or "").startswith(one.client_request_id)
-    ]
-    if not ours and late:
-        gone = [one for one in late if one.outcome == "lost"]
-        return ("sent by a worker that slept through its lease", True) if gone else ("", False)
     if not ours:
         return "", False
     one = ours[-1]
+    late = datetime.fromisoformat(call["at"]) > one.finished_at + _SLACK
+    if one.outcome == "lost" and late:
+        return "sent by a worker that slept through its lease", True
     if one.outcome == "lost":
         return "the worker was lost before the answer was saved", True
     if one.outcome == "abandoned":

@@ -40,7 +40,7 @@ types:
   plain: &call
     provider: sim
     model: m
-    timeout: 3s
+    timeout: 5s
     max_attempts: 12
     prompt: "chaos {{{{ n }}}} {{{{ what }}}}"
   told: {{<<: *call, notify: [outside]}}
