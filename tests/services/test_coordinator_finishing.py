@@ -12,7 +12,7 @@ from aijobs.core.errors import AlreadyFinished, Conflict, NotFound, StoreError
 from aijobs.core.lifecycle import Abandoned, Cancelled, Failed, Parked, Succeeded
 from aijobs.core.model import CallFacts, ErrorClass, Phase, Status, Usage
 from aijobs.services.coordinator import Coordinator, steps
-from aijobs.store import jobs
+from aijobs.store import claims, jobs
 from aijobs.store.engine import open_store
 from tests.support.jobs import (
     LEASE,
@@ -219,6 +219,14 @@ def test_a_large_repair_lets_others_write_between_its_steps(store, coordinator, 
     assert (some.found, some.repaired, len(set(some.ids))) == (3, 3, 3)
     assert (rest.found, rest.repaired, len(set(rest.ids) - set(some.ids))) == (5, 5, 5)
     assert len(commits) == 2 + 3
+
+
+def test_a_rescue_does_not_count_all_that_runs(coordinator, clock, monkeypatch):
+    claimed(coordinator)
+    clock.advance(LEASE)
+    monkeypatch.setattr(claims, "in_flight", lambda _: pytest.fail("counted"))
+
+    assert coordinator.rescue(limit=1).repaired == 1
 
 
 def test_a_finish_and_two_rescues_at_the_same_instant_end_the_attempt_once(store, clock):
