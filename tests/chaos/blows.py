@@ -355,5 +355,5 @@ class Director:
             self._clockwork.after(1.0, "", self._reset_provider)
 
 
-LONGEST_STOP = GRACE + 4.0
-"""Seconds from SIGTERM to the end: the grace, and what the worker says it needs beyond it."""
+LONGEST_STOP = GRACE + 15.0
+"""Seconds from SIGTERM to the end: the grace, what the worker needs beyond it, and a machine that is busy."""
