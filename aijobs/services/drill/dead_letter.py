@@ -24,9 +24,9 @@ _REFUSED = {"request": {"metadata": {"simulator": json.dumps({"fault": "400"})}}
 
 def dead_letter(ground: Ground) -> Account:
     """Two jobs fail until they are given up, one is refused; two are replayed, one more than once."""
-    kind = {"max_attempts": _ATTEMPTS, "max_replays": _REPLAYS, "prompt": "{{ text }}"}
+    kind = {"max_attempts": _ATTEMPTS, "prompt": "{{ text }}"}
     ground.configure(
-        {"failing": kind, "refused": kind | _REFUSED},
+        {"failing": kind, "refused": kind | _REFUSED | {"max_replays": _REPLAYS}},
         provider={"breaker": {"failures": 1000}},
         retry={"unavailable": {"retries": 99, "backoff": "fixed", "delay": "50ms"}},
     )

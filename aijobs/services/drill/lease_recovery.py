@@ -9,7 +9,7 @@ from aijobs.services.drill.processes import Process
 from aijobs.services.drill.provider import submits
 from aijobs.services.drill.report import Account, Check
 
-_TAKES = {"request": {"metadata": {"simulator": json.dumps({"latency": "2s"})}}}
+_TAKES = {"request": {"metadata": {"simulator": json.dumps({"latency": "3s"})}}}
 _LOOKS = {"poll_first": "1s", "poll_cap": "1s"}
 
 
@@ -23,7 +23,7 @@ def lease_recovery(ground: Ground) -> Account:
         },
         retry={"worker_lost": {"retries": 9, "first": "immediate", "backoff": "fixed", "delay": "0s"}},
     )
-    short = ("--lease", "2s")
+    short = ("--lease", "4s")
     doomed = ground.worker("background", "call", args=short)
     sleeper = ground.worker("slept", args=(*short, "--max-jobs", "1"))  # or it might take its job again
     ground.ready(doomed, sleeper)

@@ -1,0 +1,45 @@
+"""`python -m tests.drills`: break one promise after the other, and print what the drill of it says.
+
+Exit code 1 when a drill passes where it should have failed, or misses the reason.
+"""
+
+import contextlib
+import sys
+import tempfile
+
+from aijobs.store.engine import open_store
+from tests.support.breaking import BREAKS, NOTICED, broken, drop_key
+from tests.support.command_line import Result
+from tests.support.drills import Run, missed, run_side_by_side
+
+
+def main() -> int:
+    """Run all, print a table."""
+    with tempfile.TemporaryDirectory() as folder:
+        without_key = f"sqlite:///{folder}/jobs.db"
+        with contextlib.closing(open_store(without_key, create=True)) as store:
+            drop_key(store)
+        stores = {"no_key": without_key}
+        results = run_side_by_side(
+            [Run(one.drill, stores.get(name), broken(name)) for name, one in NOTICED.items()]
+        )
+    print("| drill | broken by | what the drill then saw |\n| --- | --- | --- |")
+    good = True
+    for name, result in zip(NOTICED, results, strict=True):
+        seen = _seen(name, result)
+        good &= seen is not None
+        broken_by = (BREAKS[name].__doc__ or "").split(";")[0].strip().rstrip(".")
+        print(f"| {NOTICED[name].drill} | {broken_by} | {seen or 'NOTHING: it passed'} |")
+    return 0 if good else 1
+
+
+def _seen(name: str, result: Result) -> str | None:
+    """What the drill saw instead of the promise that is broken."""
+    if result.code != 1:
+        return None
+    promise = NOTICED[name].promise
+    return next((saw for expected, saw in missed(result).items() if promise in expected), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
