@@ -22,7 +22,6 @@ KINDS = {
     "silent": b"",
     "half a header": b"GET /readyz HTTP/1.1\r\nHos",
     "half a body": b"POST /webhooks/p HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab",
-    "not reading": b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 50,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aijobs.http.serve import Bounds
 from aijobs.store.engine import Store
-from tests.support.serving import Served, serving
+from tests.support.serving import TOKEN, Served, serving
 from tests.support.wait import eventually
 
 FEW = Bounds(connections=20, read=0.2)
@@ -52,6 +52,19 @@ def test_the_one_that_goes_is_the_one_that_kept_us_waiting_longest(narrow: Serve
         answer = clients[2].recv(100)
 
     assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_only_when_every_connection_is_being_served_one_more_is_told_to_wait(store: Store) -> None:
+    with serving(store, bounds=Bounds(connections=2)) as served, ExitStack() as open_ones:
+        job_id = served.http.post("/jobs", json={"type": "t", "input": {}}).json()["id"]
+        for _ in range(2):
+            client = open_ones.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            asked = f"GET /jobs/{job_id}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            client.sendall(asked.encode())
+            client.recv(100)
+        answer = httpx.get(f"{served.url}/readyz", trust_env=False)
+
+    assert answer.status_code == 503
 
 
 def test_a_client_that_does_not_read_its_answers_is_hung_up_on(narrow: Served) -> None:

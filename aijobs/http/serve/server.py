@@ -130,7 +130,6 @@ def _config(app: ASGIApp, bounds: Bounds) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        limit_concurrency=bounds.connections + 1,
         h11_max_incomplete_event_size=_LONGEST_HEADER,
         backlog=BACKLOG,
     )
@@ -164,7 +163,11 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """A header has to be whole in time, counted from its first byte."""
+        """A header has to be whole in time, counted from its first byte. 503 while there is no room.
+
+        Only connections count: requests of those that went just now may still be ending.
+        """
+        self.limit_concurrency = 0 if len(self.connections) > self.most else None
         super().data_received(data)
         self._watch()
 
