@@ -8,9 +8,9 @@ import typer
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of, unknown_type
 from aijobs.cli.inspect_command import inspect
+from aijobs.cli.filters import ErrorClassFilter
 from aijobs.cli.options import (
     Actor,
-    ErrorClassFilter,
     Limit,
     Preview,
     Reason,
@@ -138,6 +138,8 @@ def retry(
     from aijobs.services.shapes import job_shape
 
     context = context_of(ctx)
+    if not reason.strip():
+        raise UsageError("a reason is needed: it is kept with the job")
     job = context.coordinator.retry(job_id, actor=context.actor(actor), reason=reason)
     context.printer.emit(
         {"job": job_shape(job)},

@@ -16,11 +16,11 @@ import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.deadletter_commands import All, Jobs, chosen
+from aijobs.cli.deadletter_commands import All, Jobs, chosen, select_all
+from aijobs.cli.filters import ErrorClassFilter
 from aijobs.cli.options import (
     MOST,
     Actor,
-    ErrorClassFilter,
     Preview,
     Probe,
     Reason,
@@ -113,6 +113,8 @@ def replay(
             one is not None for one in (*which, type_name, error_class, user, since, until, limit)
         ):
             raise UsageError("--plan and --resume stand alone: the plan says which jobs")
+        if not (plan_id or resume or "").strip():
+            raise UsageError("the id of the plan is empty", hint="'aijobs deadletter replays' lists them")
         run = _Run(plan_id or resume or "", fresh=plan_id is not None, changes=changes, reason=reason)
         return _carry_out(context, run, context.actor(actor), yes=yes)
     wanted = chosen(
@@ -180,6 +182,8 @@ def _plan(
         raise UsageError(
             "say which: jobs, a filter, --limit, or --all", hint="--preview shows what it would be"
         )
+    if wanted.job_ids:
+        select_all(context, wanted, everything=everything)  # refuses an id that names no open dead letter
     asking = partial(ask, context, context.settings) if probe else None
     planner = Planner(context.store, context.settings, chance=context.chance, probe=asking)
     return planner.plan(wanted, options, limit=limit or _NO_LIMIT, actor=context.actor(actor), reason=reason)
@@ -312,6 +316,8 @@ def _carry_out(context: Context, wanted: _Run, actor: str, *, yes: bool) -> int:
     if report.state == "interrupted":
         context.printer.say(f"go on with: aijobs deadletter replay --resume {replay_id}")
         return 130
+    if report.state == "stopped":
+        context.printer.say(f"once that is mended: aijobs deadletter replay --resume {replay_id}")
     return 0 if report.state == "done" and report.progress.failed == 0 else 1
 
 
@@ -349,9 +355,10 @@ def _print_report(context: Context, report: RunReport, skipped: Sequence[Outcome
         "replay": report.replay, "plan": report.replay, "state": report.state,
         "replayed": done.replayed + done.succeeded + done.failed, "succeeded": done.succeeded,
         "failed": done.failed, "skipped": [{"job_id": o.job_id, "reason": o.reason} for o in skipped],
-        "stopped_because": report.stopped_because, "left": done.planned,
+        "stopped_because": report.stopped_because, "left": done.planned, "running": done.replayed,
     }  # fmt: skip
     counts = [(name, document[name]) for name in ("state", "replayed", "succeeded", "failed")]
+    counts += [("still running", done.replayed)] if done.replayed else []
     counts += [("skipped", done.skipped), ("left", done.planned), ("stopped because", report.stopped_because)]
     context.printer.emit(document, lambda: context.printer.fields(counts))
 

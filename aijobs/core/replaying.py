@@ -59,6 +59,7 @@ class ProviderFacts:
     name: str
     configured: bool
     has_credentials: bool
+    keyless: bool = False  # called without any
     trouble: str | None = None  # breaker, pause or hold, in words
     limits: str | None = None  # what its last headers said
     probe: tuple[bool, str] | None = None  # whether a free call found all well, and what; None: none was made
@@ -106,14 +107,13 @@ def _checks(facts: GroupFacts) -> list[Check]:
     provider = facts.provider
     checks = [Check("type_known", facts.configured, f"type {facts.type} {_there(facts.configured)}")]
     if provider is not None:
-        keys = "are set" if provider.has_credentials else "are missing"
         checks += [
             Check(
                 "provider_known",
                 provider.configured,
-                f"provider {provider.name}: {_there(provider.configured)}",
+                f"provider {provider.name} {_there(provider.configured)}",
             ),
-            Check("credentials", provider.has_credentials, f"credentials of {provider.name} {keys}"),
+            Check("credentials", provider.has_credentials, _credentials(provider)),
             Check(
                 "provider_health", provider.trouble is None, provider.trouble or f"{provider.name} is well"
             ),
@@ -236,6 +236,14 @@ def next_act(standing: Standing, options: ReplayOptions, troubles: Iterable[str]
         if now < due:
             return NextAct(wait_until=due)
     return NextAct(size=min(standing.planned, next_size(standing.batches, options)))
+
+
+def _credentials(provider: ProviderFacts) -> str:
+    if not provider.has_credentials:
+        return f"credentials of {provider.name} are missing"
+    return (
+        f"{provider.name} is called without any" if provider.keyless else f"those of {provider.name} are set"
+    )
 
 
 def _there(known: bool) -> str:

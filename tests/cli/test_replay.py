@@ -103,6 +103,9 @@ def test_without_a_plan_it_shows_what_it_will_do_and_does_it(run, fresh):
         (["--plan", "x", "--all"], 2, "stand alone"),
         (["--plan", "nobody", "--yes"], 3, "nobody"),
         (["--resume", "nobody", "--yes"], 3, "nobody"),
+        (["--plan", "", "--yes"], 2, "empty"),
+        (["--plan", "x", "--probe"], 2, "stand alone"),
+        (["--all", "--force"], 2, "--reason"),
         (["--all", "--batch-size", "0"], 2, "batch-size"),
         (["--all", "--max-failure-ratio", "2"], 2, "max-failure-ratio"),
     ],
@@ -115,6 +118,15 @@ def test_what_is_not_clear_is_refused_and_nothing_runs(run, fresh, args, code, s
     assert refused.code == code
     assert says in refused.err
     assert present(fresh, job_id).status is Status.DEAD_LETTER
+
+
+def test_one_unknown_job_among_several_is_named_and_none_is_planned(run, fresh):
+    (job_id,) = die(fresh, 1)
+
+    refused = run("deadletter", "replay", job_id, "019b0000-gone", "--preview")
+
+    assert (refused.code, "019b0000-gone" in refused.err) == (3, True)
+    assert run("deadletter", "replays", "--json").json["replays"] == []
 
 
 def test_a_preview_with_something_in_the_way_exits_1_and_names_it(run, fresh):

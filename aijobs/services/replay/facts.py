@@ -47,6 +47,7 @@ def provider_facts(
         name=name,
         configured=provider is not None,
         has_credentials=provider is None or not provider.lacks_credentials,
+        keyless=provider is not None and provider.api_key is None and not provider.headers,
         trouble=trouble_of(state, now),
         limits=f"{name} last said: {_said(state.last_headers)}" if state.last_headers else None,
     )
