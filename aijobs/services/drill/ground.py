@@ -145,7 +145,8 @@ class Ground:
     def troubles(self) -> Iterator[Check]:
         """Processes that ended in a way no drill asks for; none in a good run."""
         for name, process in self._processes.items():
-            if process.code not in (None, 0, 1) and not process.killed:
+            well = process.code in (None, 0) or (process.code == 1 and process.document())
+            if not well and not process.killed:
                 saw = f"{name} ended with exit code {process.code}: {process.last_words()}"
                 yield Check(expected="every process does its work", saw=saw, ok=False)
 
