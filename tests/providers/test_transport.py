@@ -469,6 +469,22 @@ def test_long_headers_are_read() -> None:
     assert len(answer.headers["x-long"]) == 40_000
 
 
+@pytest.mark.parametrize(
+    "before", [b"", b"Transfer-Encoding: chunked\r\n\r\n0\r\n"], ids=["headers", "trailers"]
+)
+def test_headers_and_trailers_without_end_are_a_protocol_error(before: bytes) -> None:
+    def floods(peer: peers.Peer) -> None:
+        peer.read_request()
+        peer.send(b"HTTP/1.1 200 OK\r\n" + before)
+        while not peer.server.closing.is_set():
+            peer.sock.sendall(b"X-More: x\r\n" * 100)
+
+    with hostile(floods) as server:
+        error, _ = post(server.url)
+
+    assert type(error) is httpx.RemoteProtocolError
+
+
 def test_informational_responses_are_passed_over() -> None:
     raw = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + peers.canned({"a": 1})
     with hostile(peers.answers(raw)) as server:
