@@ -10,7 +10,8 @@ import typer
 from aijobs.cli import words
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of, unknown_type
-from aijobs.cli.options import ErrorClassFilter, KeyFilter, Limit, Since, TypeFilter, UserFilter
+from aijobs.cli.filters import ErrorClassFilter
+from aijobs.cli.options import KeyFilter, Limit, Since, TypeFilter, UserFilter
 from aijobs.cli.plain import instant
 from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
 from aijobs.core.durations import format_duration

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from aijobs.core.errors import UsageError
-from aijobs.core.model import ErrorClass
 
 # --- Global: taken before and after the command ---------------------------------------------------
 
@@ -72,10 +71,6 @@ TypeFilter = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="
 UserFilter = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only jobs of this user.")]
 KeyFilter = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="Only jobs with this idempotency key.")
-]
-ErrorClassFilter = Annotated[
-    ErrorClass | None,
-    typer.Option("--error-class", metavar="CLASS", help="Only jobs whose last error is of this class."),
 ]
 Since = Annotated[
     str | None,

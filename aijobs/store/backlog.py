@@ -11,11 +11,6 @@ from aijobs.core.overview import FailedJob, RunningJob
 from aijobs.store.tables import dead_letters, deliveries, jobs
 
 _c = jobs.c
-_LINE = select(_c.turn).where(_c.type == bindparam("type"), _c.turn.is_not(None))
-_LINE_OF_ALL = _LINE.limit(bindparam("limit")).subquery()
-_LINE_OF_USER = _LINE.where(_c.user == bindparam("user")).limit(bindparam("limit")).subquery()
-_LENGTH = select(func.count()).select_from(_LINE_OF_ALL)
-_LENGTH_FOR_USER = select(func.count()).select_from(_LINE_OF_USER)
 _READY = select(_c.type, func.count(), func.min(_c.next_run_at)).where(_c.turn.is_not(None)).group_by(_c.type)
 _DUE = case((_c.next_run_at <= bindparam("now"), literal_column("1")), else_=literal_column("0"))
 _WAITING = (
@@ -80,17 +75,6 @@ def loads(tx: Connection, now: datetime) -> dict[str, dict[str, Any]]:
             "oldest_running_at": running_since, "oldest_parked_at": parked_since,
         }  # fmt: skip
     return dict(found)
-
-
-def length(tx: Connection, type_name: str, user: str | None, most: int) -> int:
-    """How many jobs of a type are in line, for one user or, with None, for all; counted up to *most*.
-
-    At most so many index entries are read, so that a long line costs an enqueue no more than its cap.
-    """
-    values = {"type": type_name, "limit": most}
-    if user is None:
-        return int(tx.execute(_LENGTH, values).scalar_one())
-    return int(tx.execute(_LENGTH_FOR_USER, values | {"user": user}).scalar_one())
 
 
 def open_dead_letters(tx: Connection) -> dict[tuple[str, str], int]:

@@ -1,6 +1,5 @@
-"""What every command shares: help, global options, errors, exit codes, and what is loaded for it."""
+"""What every command shares: help, global options, errors, exit codes."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from aijobs.cli import inspect_command
 from aijobs.cli.app import COMMANDS
 from aijobs.cli.command import Command, Entry, Group, load
 from aijobs.cli.options import global_parameters
-from tests.support.command_line import ROOT, CommandLine, command
+from tests.support.command_line import CommandLine, command
 
 
 def _leaves(entries: Mapping[str, Entry] = COMMANDS, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -277,46 +276,6 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> Non
 
     assert process.wait() == 128 + signal.SIGPIPE
     assert said == b""
-
-
-def _loaded(*args: str, environ: dict[str, str]) -> set[str]:
-    """The modules in a process that ran *args*."""
-    program = (
-        "import sys\n"
-        "from aijobs.cli.program import run\n"
-        f"code = run({list(args)!r})\n"
-        "print('\\n'.join(sys.modules), file=sys.stderr)\n"
-        "sys.exit(code)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(done.stderr.split())
-
-
-HEAVY = {
-    "aiohttp", "alembic", "croniter", "httpx", "jinja2", "jsonschema", "prometheus_client", "psycopg",
-    "pydantic", "referencing", "rich", "sqlalchemy", "sqlalchemy.dialects.postgresql",
-    "starlette", "tenacity", "typer._adapters", "uvicorn", "yaml", "asyncio",
-}  # fmt: skip
-
-
-def test_the_overview_loads_nothing_heavy() -> None:
-    loaded = _loaded("--help", environ={"PYTHONPATH": str(ROOT)})
-
-    assert loaded & HEAVY == set()
-
-
-def test_enqueue_loads_only_what_it_needs(tmp_path: Path) -> None:
-    environ = {"PYTHONPATH": str(ROOT), "AIJOBS_DATABASE": f"sqlite:///{tmp_path / 'jobs.db'}"}
-
-    loaded = _loaded("-q", "enqueue", "demo", environ=environ)
-
-    assert loaded & HEAVY <= {"pydantic", "sqlalchemy", "yaml", "asyncio"}
 
 
 @pytest.mark.parametrize(

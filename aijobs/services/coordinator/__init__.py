@@ -4,18 +4,19 @@ Each change is one transaction with a guard on id, expected status and fence, to
 record, the event, the dead letter and the notifications it implies.
 """
 
-from aijobs.services.coordinator.adoption import Fate, Settled
 from aijobs.services.coordinator.coordinator import Coordinator
 from aijobs.services.coordinator.values import (
     Claim,
     ClaimRequest,
     Ended,
     Enqueued,
+    Fate,
     Finished,
     Received,
     Reception,
     Renewal,
     Rescue,
+    Settled,
 )
 
 __all__ = [

@@ -4,35 +4,16 @@ A worker that died between its call and the note of what the provider calls the 
 behind. Its webhook comes all the same, and the provider's metadata names the job.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from aijobs.core.lifecycle import is_legal
 from aijobs.core.model import Done, Event, Failure, Job, Outcome, Pending, Reply, Status
+from aijobs.services.coordinator.values import Fate, Settled
 from aijobs.store import deliveries, history, jobs, moves, wake
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Tx
 
 ACTOR = "system"
-
-
-class Fate(StrEnum):
-    """What became of a delivery whose work was looked at."""
-
-    ADOPTED = "adopted"  # its job waited: the work counts as that job's, nothing is sent anew
-    LATE = "late"  # its job has ended otherwise: noted, with what it cost
-    KNOWN = "known"  # there was nothing new in it
-    OPEN = "open"  # its job runs, or the work is not done: look again
-    UNKNOWN = "unknown"  # it names no job of ours
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """The fate of one delivery, and the job it concerns."""
-
-    fate: Fate
-    job_id: str | None = None
 
 
 def settle(tx: Tx, delivery: Delivery, reply: Reply, now: datetime) -> Settled:

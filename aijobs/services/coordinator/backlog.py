@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from aijobs.core.errors import BacklogFull
 from aijobs.core.model import NewJob
 from aijobs.core.settings import Settings
-from aijobs.store import backlog
+from aijobs.store import line
 from aijobs.store.engine import Tx
 
 
@@ -46,7 +46,7 @@ class Backlog:
 
     def _room(self, type_name: str, user: str | None, cap: int) -> int:
         if (type_name, user) not in self._left:
-            self._left[type_name, user] = cap - backlog.length(self._tx, type_name, user, cap)
+            self._left[type_name, user] = cap - line.length(self._tx, type_name, user, cap)
         return self._left[type_name, user]
 
 

@@ -8,15 +8,10 @@ from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import AlreadyFinished, Conflict, NotFound
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
-from aijobs.core.retry import Policy
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.admission import Admitted, admit
-from aijobs.services.coordinator.adoption import Settled, settle
 from aijobs.services.coordinator.backlog import Backlog
-from aijobs.services.coordinator.claiming import Claiming
-from aijobs.services.coordinator.finishing import Finishing
-from aijobs.services.coordinator.gates import Gates
-from aijobs.services.coordinator.inbox import receive
+from aijobs.services.coordinator.machinery import Machinery
 from aijobs.services.coordinator.steps import in_steps
 from aijobs.services.coordinator.values import (
     Claim,
@@ -27,13 +22,14 @@ from aijobs.services.coordinator.values import (
     Received,
     Renewal,
     Rescue,
+    Settled,
 )
 from aijobs.store import attempts, claims, history, jobs, moves, wake
-from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, Tx
 
 if TYPE_CHECKING:
     from aijobs.services.tracing import Tracing
+    from aijobs.store.deliveries import Delivery
 
 _LEASES_AT_ONCE = 1000
 
@@ -67,9 +63,7 @@ class Coordinator:
     def configure(self, settings: Settings) -> None:
         """Take new settings: the next claim and the next end of an attempt go by them."""
         self.settings = settings
-        self._gates = Gates(settings)
-        self._claiming = Claiming(settings, self._gates)
-        self._finishing = Finishing(settings, Policy.from_settings(settings), self._gates, self.chance)
+        self._machinery = Machinery(settings, self.chance)
 
     # --- Taking jobs in ---
 
@@ -130,7 +124,7 @@ class Coordinator:
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
         """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order."""
-        found = self._write(lambda tx: self._claiming.claim(tx, request, self.clock.now()))
+        found = self._write(lambda tx: self._machinery.claiming.claim(tx, request, self.clock.now()))
         if self.tracing is not None:
             self.tracing.claimed(found)
         return found
@@ -139,7 +133,7 @@ class Coordinator:
         """When time alone may next make a job claimable: one becomes due, or a provider's gate opens."""
         now = self.clock.now()
         with self.store.read() as tx:
-            times = (claims.next_due(tx), self._gates.opens_at(tx, now))
+            times = (claims.next_due(tx), self._machinery.gates.opens_at(tx, now))
         return min((at for at in times if at is not None), default=None)
 
     def renew(self, leases: Mapping[str, int], until: datetime) -> Renewal:
@@ -163,19 +157,23 @@ class Coordinator:
 
         def work(tx: Tx) -> tuple[list[Finished], datetime]:
             now = self.clock.now()
-            return self._finishing.finish(tx, ends, now), now
+            return self._machinery.finishing.finish(tx, ends, now), now
 
         answers, now = self._write(work)
         if self.tracing is not None:
             self.tracing.ended(ends, answers, now)
         return answers
 
-    def receive(self, delivery: Delivery) -> Received:
+    def receive(self, delivery: "Delivery") -> Received:
         """Write a verified webhook delivery down and make its job's next look due, in one transaction."""
+        from aijobs.services.coordinator.inbox import receive
+
         return self._write(lambda tx: receive(tx, delivery, self.clock.now()))
 
-    def settle_delivery(self, delivery: Delivery, reply: Reply) -> Settled:
+    def settle_delivery(self, delivery: "Delivery", reply: Reply) -> Settled:
         """Do what the provider's word on the work behind an unmatched delivery asks for: see `adoption`."""
+        from aijobs.services.coordinator.adoption import settle
+
         return self._write(lambda tx: settle(tx, delivery, reply, self.clock.now()))
 
     # --- Repair ---
@@ -195,7 +193,7 @@ class Coordinator:
 
         def work(tx: Tx) -> tuple[list[Ended], list[Finished]]:
             ends = [_lost(job) for job in claims.expired(tx, now, limit, lock=True, types=types)]
-            return ends, self._finishing.finish(tx, ends, now) if ends else []
+            return ends, self._machinery.finishing.finish(tx, ends, now) if ends else []
 
         ends, answers = self._write(work)
         if self.tracing is not None:
@@ -223,7 +221,7 @@ class Coordinator:
             error_class=ErrorClass.DEADLINE_EXCEEDED, message="its deadline passed while it waited to run"
         )
         move = Move(target=Status.DEAD_LETTER, outcome=None, reason=failure.message, failure=failure)
-        self._finishing.write(tx, [(_lost(job), job, move) for job in found], now)
+        self._machinery.finishing.write(tx, [(_lost(job), job, move) for job in found], now)
         history.add_events(
             tx,
             [
@@ -251,7 +249,7 @@ class Coordinator:
             wake.notify(tx)
         else:
             move = Move(target=Status.CANCELLED, outcome=None, reason=reason or "cancelled")
-            self._finishing.write(tx, [(_lost(job), job, move)], now)
+            self._machinery.finishing.write(tx, [(_lost(job), job, move)], now)
         history.add_events(tx, [Event(kind=kind, actor=actor, at=now, job_id=job_id, reason=reason)])
         return self._locked(tx, job_id)
 

@@ -94,6 +94,24 @@ class Received:
     contradicts: bool = False
 
 
+class Fate(StrEnum):
+    """What became of a delivery whose work was looked at."""
+
+    ADOPTED = "adopted"  # its job waited: the work counts as that job's, nothing is sent anew
+    LATE = "late"  # its job has ended otherwise: noted, with what it cost
+    KNOWN = "known"  # there was nothing new in it
+    OPEN = "open"  # its job runs, or the work is not done: look again
+    UNKNOWN = "unknown"  # it names no job of ours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The fate of one delivery, and the job it concerns."""
+
+    fate: Fate
+    job_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescue:
     """What a repair found and did (nothing, with a preview). *why*: what it cannot help, and why."""
