@@ -80,7 +80,7 @@ def _not_repeated(ground: Ground, job_id: str) -> Check:
     calls, job = len(submits(ground.provider.calls(), [job_id])), ground.job(job_id)
     return Check(
         expected="a request that is refused (HTTP 400) is given up after one call",
-        saw=f"{calls} calls; the job is {job.status} ({job.last_error_class})",
+        saw=f"calls: {calls}; the job is {job.status} ({job.last_error_class})",
         ok=(calls, job.status) == (1, Status.DEAD_LETTER),
     )
 

@@ -77,7 +77,7 @@ def _one_job(answers: Sequence[_Answer], ids: Sequence[str]) -> Check:
     refused = f"; {len(faults)} were refused ({faults[0]})" if faults else ""
     return Check(
         expected="one submission makes the job, the others are told its id",
-        saw=f"{len(ids)} jobs, {first} of {len(answers)} submissions made one{refused}",
+        saw=f"jobs: {len(ids)}; {first} of {len(answers)} submissions made one{refused}",
         ok=(len(ids), first, len(faults)) == (1, 1, 0),
     )
 
@@ -91,7 +91,7 @@ def _one_effect(ground: Ground, ids: Sequence[str]) -> Check:
     ended = all(job.status is Status.SUCCEEDED for job in ground.jobs(ids))
     return Check(
         expected="one call, one bill, one result, one notification",
-        saw=f"{calls} calls, {billed} bills, {well} results, {told} notifications",
+        saw=f"calls: {calls}, bills: {billed}, results: {well}, notifications: {told}",
         ok=ended and (calls, billed, well, told) == (1, 1, 1, 1),
     )
 

@@ -67,7 +67,7 @@ def _not_paid_twice(ground: Ground, job_id: str) -> Check:
     job = ground.job(job_id)
     return Check(
         expected="work that was begun at the provider is asked after, not begun again",
-        saw=f"{asked} calls for work, {billed} bills, the job is {job.status}",
+        saw=f"calls for work: {asked}, bills: {billed}; the job is {job.status}",
         ok=(asked, billed, job.status) == (1, 1, Status.SUCCEEDED),
     )
 
@@ -103,7 +103,7 @@ def _one_end_each(ground: Ground, jobs: Sequence[Job]) -> Check:
     told = sum(ground.told(job.id) for job in jobs)
     return Check(
         expected="every job ends once: one result and one notification",
-        saw=f"{well} of {len(jobs)} succeeded, {results} results, {told} notifications",
+        saw=f"{well} of {len(jobs)} succeeded; results: {results}, notifications: {told}",
         ok=(well, results, told) == (len(jobs), len(jobs), len(jobs)),
     )
 

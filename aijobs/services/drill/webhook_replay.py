@@ -130,7 +130,7 @@ def _ended_once(ground: Ground, job: Job, looks: int) -> Check:
     attempts, told = ground.attempts(job.id), ground.told(job.id)
     return Check(
         expected="the webhook ends the job: one look at the provider, one result, one notification",
-        saw=f"the job is {job.status}; {looks} looks, {len(attempts)} attempts, {told} notifications",
+        saw=f"the job is {job.status}; looks: {looks}, attempts: {len(attempts)}, notifications: {told}",
         ok=(job.status, looks, len(attempts), told) == (Status.SUCCEEDED, 1, 1, 1),
     )
 
@@ -140,7 +140,7 @@ def _unmoved(before: Job, after: Job, late: Sequence[_Answer], looks: int) -> Ch
     return Check(
         expected="a copy and a contradiction that come after the end move nothing",
         saw=f"answered with {statuses}; the job is {after.status}, "
-        f"{'as it was' if after == before else 'changed'}; {looks} more looks at the provider",
+        f"{'as it was' if after == before else 'changed'}; more looks at the provider: {looks}",
         ok=after == before
         and after.status is Status.SUCCEEDED
         and all(answer.status == 200 for answer in late)
