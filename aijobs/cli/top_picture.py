@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from aijobs.cli.plain import Line, Tone, aligned, cell, cut
+from aijobs.cli.plain import Line, Tone, aligned, cell, cut, width
 from aijobs.cli.stats_command import percent, provider_rows, worker_rows
 from aijobs.core.overview import FailedJob, Load, Overview, ProviderSeen, RunningJob, Window, age
 
@@ -134,9 +134,14 @@ def _jobs_running(seen: Overview, running: Sequence[RunningJob]) -> list[Row]:
         left = one.locked_until - seen.now
         tone = Tone.BAD if left <= timedelta(0) and not one.parked_at else Tone.PLAIN
         lease = "parked" if one.parked_at else "ran out" if tone is Tone.BAD else left
-        worker = cut(one.worker or "", 14)
-        rows.append((tone, (one.id, cut(one.type, 12), age(seen.now, one.claimed_at), lease, worker)))
+        cells = (one.id, cut(one.type, 12), age(seen.now, one.claimed_at), lease, _end(one.worker or ""))
+        rows.append((tone, cells))
     return rows
+
+
+def _end(worker: str) -> str:
+    """The end of a worker's name, by which those of one machine differ."""
+    return worker if width(worker) <= 11 else f"~{worker[-10:]}"
 
 
 def _jobs_failed(seen: Overview, failed: Sequence[FailedJob]) -> list[Row]:
