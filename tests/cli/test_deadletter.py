@@ -162,6 +162,7 @@ def test_only_what_died_or_is_held_can_be_retried(run, coordinator):
     assert run("retry", job.id, "--reason", "x").code == 4
     assert run("retry", "nobody", "--reason", "x").code == 3
     assert run("retry", job.id).code == 2
+    assert run("retry", job.id, "--reason", " ").code == 2
 
 
 def test_a_held_job_waits_for_a_person_and_goes_on_when_released(run, store, coordinator):
