@@ -43,7 +43,7 @@ def drill(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[DRILL]",
+            metavar="DRILL",
             help="rate-limit, idempotency, lease-recovery, dead-letter, webhook-replay, outage, or all.",
         ),
     ] = _ALL,
