@@ -257,7 +257,8 @@ def test_a_disk_without_room_is_one_clear_line_and_takes_nothing(
 
     done = subprocess.run(
         command("enqueue", "--jsonl", "-", "--json"),
-        input=jobs.encode(), env=line.process_environ(), capture_output=True, check=False,
+        input=jobs.encode(), capture_output=True, check=False,
+        env=line.process_environ() | {"PYTHONDONTWRITEBYTECODE": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, room),
     )  # fmt: skip
 
