@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from aijobs.core.clock import Chance, seeded_chance
 from aijobs.services.surroundings import allow_many_files
 from aijobs.store.engine import Store, open_store
-from aijobs.store.tables import metadata
 from tests.support.clock import ManualClock
+from tests.support.emptying import empty
 from tests.support.postgres import Server, running_server
 
 # Read, then removed with the rest: no setting of the person who runs the tests may reach them. Those of libpq
@@ -108,13 +107,7 @@ def sqlite_store_url(tmp_path: Path, sqlite_template: Path) -> str:
 @pytest.fixture
 def postgres_store_url(postgres_shared: Store) -> str:
     """The URL of a PostgreSQL store with empty tables: emptied, which is quicker than to make them anew."""
-    names = [t.name for t in reversed(metadata.sorted_tables) if t.name != "schema_version"]
-    with postgres_shared.write() as tx:
-        # Row by row is quickest for the few rows of most tests; the cascades of many rows take minutes.
-        if tx.execute(text("SELECT EXISTS (SELECT FROM jobs OFFSET 500)")).scalar():
-            tx.execute(text(f"TRUNCATE {', '.join(names)}"))
-        else:
-            tx.execute(text("; ".join(f"DELETE FROM {name}" for name in names)))
+    empty(postgres_shared)
     return postgres_shared.url
 
 

@@ -1,0 +1,358 @@
+"""Random lives of a store against a small model of what must have become of each job.
+
+Workers claim, renew, finish late or never, and die; people cancel, retry, close, pause and change limits;
+webhooks come early, late and twice; the clock jumps. The model knows who holds what and what each answer has
+to be; after every step the store must agree with it and break no promise (`tests.support.invariants`).
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from aijobs.core.clock import seeded_chance
+from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
+from aijobs.core.lifecycle import Abandoned, AttemptEnd, Cancelled, Failed, Parked, Succeeded
+from aijobs.core.model import NO_CALL, CallFacts, Done, ErrorClass, Failure, Job, Status
+from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Reception
+from aijobs.services.coordinator.values import Enqueued
+from aijobs.services.pruner import Pruner
+from aijobs.services.sweeper import Sweeper
+from aijobs.services.switching import Switching
+from aijobs.store import jobs
+from aijobs.store.deliveries import Delivery
+from aijobs.store.engine import Store
+from tests.support.clock import START, ManualClock
+from tests.support.emptying import empty
+from tests.support.invariants import violations
+from tests.support.jobs import LEASE, new_job, settings_of
+
+_LIMITS = ({}, {"global": 2, "per_user": None}, {"global": None, "per_user": 1})
+_TYPES = {
+    "t": {"provider": "p", "notify": ["people"]},
+    "held": {"provider": "p", "on_unknown_outcome": "hold"},
+}
+_ENDS = ("done", "parked", "abandoned", "cancelled", "network", "bad_response", "invalid_request", "internal")
+_TURNS_TO_SETTLE = 30
+
+
+def _settings(limits: dict[str, Any]) -> Any:
+    return settings_of(
+        concurrency={"global": None, "per_user": None} | limits,
+        types=_TYPES,
+        retry={"worker_lost": {"retries": 9, "first": "immediate", "backoff": "fixed", "delay": "0s"}},
+        notify={"people": {"kind": "log", "on": ["succeeded", "dead_letter", "cancelled"]}},
+    )
+
+
+SETTINGS = tuple(_settings(limits) for limits in _LIMITS)
+
+
+@dataclass(slots=True)
+class Known:
+    """What the model knows of one job."""
+
+    id: str
+    status: Status
+    fence: int = 0
+    round: int = 1
+    work: str | None = None
+    parked: bool = False
+
+
+class Lives(RuleBasedStateMachine):
+    """One life of a store. `store_of` is set by whoever runs it."""
+
+    store_of: Store
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = self.store_of
+        self.clock = self.store.clock
+        assert isinstance(self.clock, ManualClock)
+        empty(self.store)
+        self.clock.set(START)
+        self.chance = seeded_chance(5)
+        self.settings = SETTINGS[0]
+        self.known: dict[str, Known] = {}
+        self.keys: dict[str, str] = {}
+        self.claims: list[Claim] = []
+        self.delivered: set[str] = set()
+        self.paused = self.pruned = False
+        self.coordinator = Coordinator(self.store, self.settings, chance=self.chance)
+
+    # --- Callers ---
+
+    @initialize()
+    def begin(self) -> None:
+        """There is always something to do."""
+        self.enqueue("t", None, 1, 2, 0)
+        self.enqueue("held", "k0", 1, 3, 0)
+
+    @rule(
+        kind=st.sampled_from(["t", "held"]), key=st.sampled_from([None, "k0", "k1"]), value=st.integers(1, 2),
+        most=st.integers(1, 3), delay=st.sampled_from([0, 0, 90]),
+    )  # fmt: skip
+    def enqueue(self, kind: str, key: str | None, value: int, most: int, delay: int) -> None:
+        """A caller asks for a job, perhaps again."""
+        now = self.clock.now()
+        expires = now + timedelta(days=3650) if key else None
+        new = new_job(
+            {"n": value}, type=kind, key=key, max_attempts=most, run_at=now + timedelta(seconds=delay),
+            key_expires_at=expires, user=f"u{value}",
+        )  # fmt: skip
+        place = f"{kind} u{value} {key}"
+        owner = self.known.get(self.keys.get(place, "")) if key else None
+        try:
+            answer = self.coordinator.enqueue(new, actor="caller")
+        except KeyConflict:
+            assert owner is not None
+            return
+        except KeyOwnerEnded:
+            assert owner is not None
+            assert owner.status in (Status.DEAD_LETTER, Status.CANCELLED)
+            return
+        assert answer.duplicate == (owner is not None)
+        if owner is not None:
+            assert answer.job.id == owner.id
+            return
+        assert isinstance(answer, Enqueued)
+        self.known[answer.job.id] = Known(answer.job.id, Status.PENDING)
+        if key:
+            self.keys[place] = answer.job.id
+
+    # --- Workers ---
+
+    @rule(worker=st.sampled_from(["w1", "w2"]), slots=st.integers(1, 3))
+    def claim(self, worker: str, slots: int) -> None:
+        """A worker takes what it is given: nothing that another one holds."""
+        running = sum(one.status is Status.PROCESSING for one in self.known.values())
+        found = self.coordinator.claim(ClaimRequest(worker=worker, slots=slots, lease=LEASE))
+        started = [claim for claim in found if not claim.resume]
+        assert not (started and self.paused)
+        limit = self.settings.concurrency.global_
+        assert limit is None or not started or running + len(started) <= limit
+        for claim in found:
+            known, job = self.known[claim.job.id], claim.job
+            assert job.lock_token == known.fence + 1
+            assert known.status in ((Status.PROCESSING,) if claim.resume else (Status.PENDING, Status.FAILED))
+            assert not claim.resume or known.work is not None
+            known.status, known.fence, known.parked = Status.PROCESSING, job.lock_token, False
+            self.claims.append(claim)
+
+    @rule(data=st.data(), kind=st.sampled_from(_ENDS), twice=st.booleans())
+    def finish(self, data: st.DataObject, kind: str, twice: bool) -> None:
+        """An attempt ends: of a worker that holds it, or of one that has been away for too long."""
+        if not self.claims:
+            return
+        job = data.draw(st.sampled_from(self.claims)).job
+        known = self.known.get(job.id)
+        ended = Ended(job=job, end=self._end(kind, job), started_at=self.clock.now(), worker="w1")
+        for _ in range(2 if twice else 1):
+            held = known is not None and self._holds(known, job)
+            (answer,) = self.coordinator.finish([ended])
+            assert answer.applied == held
+            if answer.applied:
+                assert known is not None
+                assert answer.status is not None
+                known.status = answer.status
+                known.parked = answer.status is Status.PROCESSING
+                if kind == "parked":
+                    known.work = f"work-{job.id}"
+                elif not known.parked and not known.status.final:
+                    known.work = None
+
+    def _holds(self, known: Known, job: Job) -> bool:
+        return known.status is Status.PROCESSING and known.fence == job.lock_token
+
+    def _end(self, kind: str, job: Job) -> AttemptEnd:
+        facts = CallFacts(provider="p", http_status=200)
+        match kind:
+            case "done":
+                return Succeeded(result='"done"', facts=facts)
+            case "parked":
+                until = self.clock.now() + timedelta(seconds=5)
+                return Parked(provider_job_id=f"work-{job.id}", poll_at=until, facts=facts)
+            case "abandoned":
+                return Abandoned(reason="the worker stopped", started=True)
+            case "cancelled":
+                return Cancelled()
+            case _:
+                return Failed(failure=Failure(error_class=ErrorClass(kind), message="as asked"))
+
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        """A worker renews a lease, which it may have lost."""
+        if self.claims:
+            job = data.draw(st.sampled_from(self.claims)).job
+            known = self.known.get(job.id)
+            until = self.clock.now() + LEASE
+            renewal = self.coordinator.renew({job.id: job.lock_token}, until)
+            stands = known is not None and self._holds(known, job) and not known.parked
+            assert (job.id in renewal.lost) == (not stands)
+
+    @rule(data=st.data())
+    def save_provider_id(self, data: st.DataObject) -> None:
+        """A worker notes what the provider calls the work."""
+        if self.claims:
+            job = data.draw(st.sampled_from(self.claims)).job
+            known = self.known.get(job.id)
+            saved = self.coordinator.save_provider_job_id(job, f"work-{job.id}", NO_CALL)
+            assert saved == (known is not None and self._holds(known, job))
+            if saved and known is not None:
+                known.work = f"work-{job.id}"
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """A worker forgets a claim: it will never end it."""
+        if self.claims:
+            self.claims.remove(data.draw(st.sampled_from(self.claims)))
+
+    # --- Repairs ---
+
+    @rule()
+    def sweep(self) -> None:
+        """Lost attempts are found; nobody whose lease stands is touched."""
+        Sweeper(self.coordinator).sweep()
+        self._catch_up()
+
+    @rule()
+    def overtake(self) -> None:
+        """Everybody is away for longer than a lease, and somebody else goes on with the jobs."""
+        self.jump(61.0)
+        self.sweep()
+        self.claim("w2", 3)
+
+    @rule(seconds=st.sampled_from([1.0, 10.0, 61.0, 700.0, 90_000.0, -3.0]))
+    def jump(self, seconds: float) -> None:
+        """Time passes, a little of it backwards now and then."""
+        self.clock.advance(seconds=seconds)
+
+    @rule()
+    def prune(self) -> None:
+        """Retention removes nothing that has not ended, and no open dead letter."""
+        Pruner(self.store, self.settings).run()
+        self.pruned = True
+        present = self._present()
+        for job_id in [one for one in self.known if one not in present]:
+            gone = self.known.pop(job_id)
+            assert gone.status.final
+            self.keys = {place: owner for place, owner in self.keys.items() if owner != job_id}
+
+    # --- Webhooks ---
+
+    @rule(data=st.data(), copy=st.integers(0, 1))
+    def webhook(self, data: st.DataObject, copy: int) -> None:
+        """A delivery: early, late, or for the second time."""
+        job_id = data.draw(st.sampled_from(sorted(self.known))) if self.known else None
+        if job_id is None:
+            return
+        name, now = f"wh-{job_id}-{copy}", self.clock.now()
+        delivery = Delivery(
+            provider="p", delivery_id=name, event_type="response.completed", provider_job_id=f"work-{job_id}",
+            job_id=None, body_hash="h", outcome="unmatched", sent_at=now, received_at=now, handled_at=None,
+        )  # fmt: skip
+        received = self.coordinator.receive(delivery)
+        assert (received.reception is Reception.DUPLICATE) == (name in self.delivered)
+        if name not in self.delivered and received.reception is Reception.UNMATCHED:
+            facts = CallFacts(provider="p", model="m", owner=job_id)
+            self.coordinator.settle_delivery(delivery, Done(result='"found"', facts=facts))
+            self._catch_up()
+        self.delivered.add(name)
+
+    # --- People ---
+
+    @rule(data=st.data(), what=st.sampled_from(["cancel", "retry", "close"]))
+    def decide(self, data: st.DataObject, what: str) -> None:
+        """A person does something to a job, which is refused where it makes no sense."""
+        if not self.known:
+            return
+        known = self.known[data.draw(st.sampled_from(sorted(self.known)))]
+        before = known.status
+        act = getattr(self.coordinator, what)
+        try:
+            act(known.id, actor="person", reason="looked at")
+        except AlreadyFinished:
+            assert before.final
+        except Conflict:
+            assert what != "cancel"
+        self._catch_up()
+        allowed = {"cancel": {before, Status.CANCELLED}, "close": {before}, "retry": {before, Status.PENDING}}
+        assert known.status in allowed[what]
+        assert what != "retry" or known.status is before or before is Status.DEAD_LETTER
+
+    @rule(number=st.integers(0, len(SETTINGS) - 1))
+    def reconfigure(self, number: int) -> None:
+        """The limits are others from now on."""
+        self.settings = SETTINGS[number]
+        self.coordinator.configure(self.settings)
+
+    @rule(pause=st.booleans())
+    def throw(self, pause: bool) -> None:
+        """Everything is paused, or goes on."""
+        switching = Switching(self.store, self.settings)
+        if pause:
+            switching.pause(["*"], below=None, actor="person", reason="calm", lasting=None)
+        else:
+            try:
+                switching.resume(["*"], below=False, actor="person", reason="on")
+            except NotFound:
+                assert not self.paused
+        self.paused = pause
+
+    # --- What must hold ---
+
+    @invariant()
+    def agrees(self) -> None:
+        """The store says of each job what the model says, and breaks no promise."""
+        present = self._present()
+        assert {job_id: job.status for job_id, job in present.items()} == {
+            job_id: known.status for job_id, known in self.known.items()
+        }
+        assert all(present[one.id].lock_token == one.fence for one in self.known.values())
+        found = violations(
+            self.store,
+            expected_ids=list(self.known),
+            pruned=self.pruned,
+            settings=None if self.pruned else self.settings,
+        )
+        assert found == []
+
+    def teardown(self) -> None:
+        """Whatever happened: with a worker, time and a person, everything comes to its end."""
+        self.throw(pause=False)
+        self.reconfigure(0)
+        for _ in range(_TURNS_TO_SETTLE):
+            self.clock.advance(seconds=700)
+            Sweeper(self.coordinator).sweep()
+            found = self.coordinator.claim(ClaimRequest(worker="last", slots=50, lease=LEASE))
+            ends = [
+                Ended(job=claim.job, end=Succeeded(result="1"), started_at=self.clock.now(), worker="last")
+                for claim in found
+            ]
+            self.coordinator.finish(ends)
+            open_jobs = [job for job in self._present().values() if not job.status.final]
+            for job in open_jobs:
+                if job.hold_reason is not None:
+                    self.coordinator.retry(job.id, actor="person", reason="let go")
+            if not open_jobs:
+                break
+        stuck = [one for one in violations(self.store, settled=True, pruned=True) if "is stuck" in one]
+        assert stuck == []
+
+    def _present(self) -> dict[str, Job]:
+        with self.store.read() as tx:
+            return {job.id: job for job in jobs.page(tx, jobs.Filter(), 1000)}
+
+    def _catch_up(self) -> None:
+        """Take over what a repair or a person did; only what the life of a job allows."""
+        for job in self._present().values():
+            known = self.known[job.id]
+            if (job.status, job.lock_token) != (known.status, known.fence):
+                assert known.status is not Status.SUCCEEDED
+                assert not known.status.final or job.round == known.round + 1
+                assert job.lock_token in (known.fence, known.fence + 1)
+            known.status, known.fence, known.round = job.status, job.lock_token, job.round
+            known.work, known.parked = job.provider_job_id, job.parked_at is not None
