@@ -11,7 +11,16 @@ from sqlalchemy import select
 
 from aijobs.core.model import Execution, Outcome
 from aijobs.store.engine import Store
-from aijobs.store.tables import dead_letters, effects, events, executions, job_inputs, job_results, jobs
+from aijobs.store.tables import (
+    dead_letters,
+    effects,
+    events,
+    executions,
+    job_inputs,
+    job_results,
+    jobs,
+    notifications,
+)
 from tests.chaos import payments
 from tests.chaos.feed import Fed
 from tests.chaos.outside import Outside
@@ -53,7 +62,9 @@ class Account:
     late: int = 0
     notices: int = 0
     notices_twice: int = 0
+    notices_to_come: int = 0
     longest_pause: float = 0.0
+    longest_pause_at_work: float = 0.0
     stalled: int = 0
     blows: dict[str, int] = field(default_factory=dict)
     settled_after: float = 0.0
@@ -71,6 +82,7 @@ class Facts:
     effects: list[Any]
     dead: list[Any]
     events: Counter[str]
+    untold: int = 0
 
     @classmethod
     def of(cls, store: Store) -> "Facts":
@@ -87,6 +99,9 @@ class Facts:
                 effects=list(tx.execute(select(effects))),
                 dead=list(tx.execute(select(dead_letters))),
                 events=Counter(tx.execute(select(events.c.kind)).scalars()),
+                untold=len(
+                    tx.execute(select(notifications.c.id).where(notifications.c.state == "pending")).all()
+                ),
             )
 
 
@@ -99,8 +114,9 @@ def close_the_books(
     _count(account, facts, fed, outside)
     _webhooks(account, record)
     _rescues(account, facts, seen, away)
+    settled = account.stalled == account.notices_to_come == 0
     account.broken += violations(
-        place.store, expected_ids=list(fed.accepted.values()), settled=account.stalled == 0,
+        place.store, expected_ids=list(fed.accepted.values()), settled=settled,
         settings=place.settings,
     )  # fmt: skip
     account.broken += [*_lost(account, facts, fed), *_doubled(account, facts, outside), *_wrong(facts)]
@@ -120,7 +136,7 @@ def _count(account: Account, facts: Facts, fed: Fed, outside: Outside) -> None:
     account.attempts = dict(Counter(one.outcome for rows in facts.attempts.values() for one in rows))
     account.adopted, account.late = facts.events["adopted"], facts.events["late_outcome"]
     account.late_effects_refused = outside.refused
-    account.notices = len(outside.notices)
+    account.notices, account.notices_to_come = len(outside.notices), facts.untold
     account.notices_twice = sum(count - 1 for count in outside.notices.values())
 
 

@@ -283,7 +283,7 @@ class Director:
     # --- Processes ---
 
     def _one(self) -> Child | None:
-        found = [one for one in self._place.of("worker") if not one.told and not one.asleep]
+        found = [one for one in self._place.of("worker") if one.ready and not (one.told or one.asleep)]
         return self._chance.choice(found) if found else None
 
     def _kill(self) -> str:
@@ -293,7 +293,7 @@ class Director:
         return f"pid {one.process.pid}"
 
     def _kill_all(self) -> str:
-        found = self._place.of("worker")
+        found = [one for one in self._place.of("worker") if one.ready]
         for one in found:
             one.end(signal.SIGKILL)
         return f"{len(found)} of them"

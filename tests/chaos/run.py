@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -22,7 +22,7 @@ from tests.chaos.blows import LONGEST_STOP, Clockwork, Director, Foe, PostgresFo
 from tests.chaos.feed import Feeder
 from tests.chaos.outside import Outside, outside
 from tests.chaos.place import Child, Place
-from tests.chaos.watch import Watch
+from tests.chaos.watch import Span, Watch, overlap
 from tests.support.postgres import Restartable, restartable_server
 
 DURABLE = {"synchronous_commit": "on", "full_page_writes": "on"}
@@ -36,7 +36,9 @@ HELD_FOR = 12.0
 
 _j = jobs.c
 _OPEN = select(_j.id, _j.status, _j.hold_reason).where(_j.finished_at.is_(None))
-_UNTOLD = select(func.count()).where(notifications.c.state == "pending")
+_n = notifications.c
+_UNTOLD = select(func.count()).where(_n.state == "pending", _n.attempts < 2)
+"""Notices on their way; after a second failure the next try is minutes away, as it should be."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,10 @@ def _play(plan: Plan, account: Account, place: Place, world: Outside, server: Re
     director.keep_up()
     watch.start()
     feeder.start()
-    with _errands(place, max(4.0, plan.minutes)):
+    with _errands(place, max(4.0, plan.minutes)) as no_more_ticks:
         director.run(plan.minutes * 60)
-        account.longest_pause = round(watch.seen.longest_pause, 1)
+        no_more_ticks.set()
+        peace = time.time()
         director.make_peace()
         feeder.stop()
         account.settled_after = _settle(account, place, director)
@@ -94,25 +97,36 @@ def _play(plan: Plan, account: Account, place: Place, world: Outside, server: Re
     _stop_workers(account, place)
     if feeder.fault is not None:
         account.broken.append(f"the feed broke: {feeder.fault!r}")
+    _pauses(account, [span for span in watch.seen.pauses if span[0] < peace], clockwork.away)
     close_the_books(account, place, fed=feeder.fed, seen=watch.seen, outside=world, away=clockwork.away)
     _keep(account, place, director)
 
 
+def _pauses(account: Account, pauses: Sequence[Span], away: Sequence[Span]) -> None:
+    """The longest time without any job ending: in all, and with the store there and a worker awake."""
+    there = (end - begin - overlap(begin, end, list(away)) for begin, end in pauses)
+    account.longest_pause = round(max((end - begin for begin, end in pauses), default=0.0), 1)
+    account.longest_pause_at_work = round(max(there, default=0.0), 1)
+
+
 @contextlib.contextmanager
-def _errands(place: Place, pause: float) -> Iterator[None]:
-    """`aijobs tick` and `aijobs sweep` in turn, as cron would call them, *pause* seconds apart."""
-    over = threading.Event()
+def _errands(place: Place, pause: float) -> Iterator[threading.Event]:
+    """`aijobs tick` and `aijobs sweep` in turn, as cron would call them, *pause* seconds apart.
+
+    What is yielded stops the ticks, when it is set.
+    """
+    over, no_more_ticks = threading.Event(), threading.Event()
 
     def go_round() -> None:
         while not over.wait(pause):
-            for name in ("tick", "sweep"):
+            for name in ("sweep",) if no_more_ticks.is_set() else ("tick", "sweep"):
                 child = place.command(name)
                 with contextlib.suppress(Exception):
                     child.process.wait(60)
 
     thread = threading.Thread(target=go_round, name="cron", daemon=True)
     thread.start()
-    yield
+    yield no_more_ticks
     over.set()
     thread.join(90)
 

@@ -23,11 +23,13 @@ Span = tuple[float, float]
 
 @dataclass
 class Seen:
-    """*leases*: (job, fence) -> the last end of its lease that was seen, in Unix seconds."""
+    """*leases*: (job, fence) -> the last end of its lease that was seen. *pauses*: while no job ended.
+
+    Times are Unix seconds.
+    """
 
     leases: dict[tuple[str, int], float] = field(default_factory=dict)
-    longest_pause: float = 0.0
-    longest_pause_at: float = 0.0
+    pauses: list[Span] = field(default_factory=list)
     looks: int = 0
     misses: int = 0
 
@@ -67,9 +69,8 @@ class Watch(threading.Thread):
             assert isinstance(until, datetime)
             seen.leases[job_id, fence] = until.timestamp()
         if ended > self._ended:
+            seen.pauses.append((self._moved_at, now))
             self._moved_at, self._ended = now, ended
-        elif now - self._moved_at > seen.longest_pause:
-            seen.longest_pause, seen.longest_pause_at = now - self._moved_at, self._moved_at
 
 
 def overlap(begin: float, end: float, spans: list[Span]) -> float:
