@@ -23,7 +23,7 @@ from tests.support.wait import eventually
 pytestmark = pytest.mark.e2e
 
 WHERE_DATABASES_DIFFER = ("idempotency", "lease-recovery", "webhook-replay")
-"""The drills that are run on SQLite too; the others are, and pass but for one promise, where that is broken."""
+"""The drills that are run on SQLite too; the others pass there but for one promise, where that is broken."""
 
 _LIVELY = {"schema_version", "workers"}
 
