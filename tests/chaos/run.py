@@ -24,6 +24,7 @@ from tests.chaos.outside import Outside, outside
 from tests.chaos.place import Child, Place
 from tests.chaos.watch import Span, Watch, overlap
 from tests.support.postgres import Restartable, restartable_server
+from tests.support.wait import eventually
 
 DURABLE = {"synchronous_commit": "on", "full_page_writes": "on"}
 """As a server must be that may crash; only fsync stays off, for the machine goes on."""
@@ -82,6 +83,7 @@ def _play(plan: Plan, account: Account, place: Place, world: Outside, server: Re
     director = Director(place, foe, clockwork, chance, pace=plan.pace)
     feeder, watch = Feeder(place, rate=plan.rate, seed=plan.seed), Watch(place.url)
     director.keep_up()
+    eventually(lambda: all(one.ready for one in place.of("worker")), 60, every=0.1)
     watch.start()
     feeder.start()
     with _errands(place, max(4.0, plan.minutes)) as no_more_ticks:
