@@ -86,7 +86,7 @@ class Ground:
         secret.touch(mode=0o600)
         secret.write_text(PREFIX + b64encode(self.secret).decode(), encoding="ascii")
         at = {"kind": "simulator", "base_url": self.provider.url}
-        plain = {"provider": self.name, "model": _MODEL, "tier": "simple", "notify": [self.name]}
+        plain = {"provider": self.name, "model": _MODEL, "tier": "medium", "notify": [self.name]}
         document = {
             "worker": {"lease": "30s", "grace": "2s", "poll": "50ms"},
             # The built-in provider is named so that no worker starts one of its own.

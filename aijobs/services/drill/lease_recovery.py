@@ -9,7 +9,8 @@ from aijobs.services.drill.processes import Process
 from aijobs.services.drill.provider import submits
 from aijobs.services.drill.report import Account, Check
 
-_TAKES = {"request": {"metadata": {"simulator": json.dumps({"latency": "3s"})}}}
+_TAKES = {"request": {"metadata": {"simulator": json.dumps({"latency": "4s"})}}}
+_UNTIL_KILLED = "50s"
 _LOOKS = {"poll_first": "1s", "poll_cap": "1s"}
 
 
@@ -18,7 +19,7 @@ def lease_recovery(ground: Ground) -> Account:
     ground.configure(
         {
             "background": {**_TAKES, "background": True, "background_options": _LOOKS},
-            "call": _TAKES,
+            "call": {},
             "slept": _TAKES,
         },
         retry={"worker_lost": {"retries": 9, "first": "immediate", "backoff": "fixed", "delay": "0s"}},
@@ -26,12 +27,14 @@ def lease_recovery(ground: Ground) -> Account:
     short = ("--lease", "4s")
     doomed = ground.worker("background", "call", args=short)
     sleeper = ground.worker("slept", args=(*short, "--max-jobs", "1"))  # or it might take its job again
+    ground.provider.set_latency(_UNTIL_KILLED)
     ground.ready(doomed, sleeper)
     parked, called, slept = (ground.enqueue(what, {"n": 1}) for what in ("background", "call", "slept"))
     ids = [parked.id, called.id, slept.id]
     ground.until(lambda: _under_way(ground, ids))
     doomed.kill()
     ground.put_to_sleep(sleeper, ids)
+    ground.provider.set_latency("500ms")
     ground.until(lambda: _expired(ground, ids))
     heir = ground.worker("background", "call", "slept")
     ground.until(lambda: len(submits(ground.provider.calls(), [slept.id])) > 1 or ground.final([slept.id]))
