@@ -107,14 +107,21 @@ class Settings(Section):
     """All of it."""
 
     database: Annotated[
-        DatabaseUrl, Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME", repr=False)
+        DatabaseUrl,
+        Field(
+            description="the store: sqlite:///FILE, or postgresql://USER:${PASSWORD}@HOST/NAME", repr=False
+        ),
     ] = DEFAULT_DATABASE
     concurrency: Concurrency = part("limits over everything")
     worker: WorkerSettings = part("a worker process")
-    providers: Annotated[dict[Name, ProviderSettings], Field(description="by name", default_factory=dict)]
+    providers: Annotated[
+        dict[Name, ProviderSettings], Field(description="where calls go, by name", default_factory=dict)
+    ]
     types: Annotated[dict[Name, TypeSettings], Field(description="job types, by name", default_factory=dict)]
     retry: RetrySettings = part("what is tried again, by error class")
-    schedules: Annotated[dict[Name, ScheduleSettings], Field(description="by name", default_factory=dict)]
+    schedules: Annotated[
+        dict[Name, ScheduleSettings], Field(description="what fires when, by name", default_factory=dict)
+    ]
     notify: Annotated[dict[Name, NotifySettings], Field(description="targets, by name", default_factory=dict)]
     timeouts: TimeoutSettings = part("budgets of time")
     keys: KeySettings = part("idempotency keys")
@@ -122,7 +129,8 @@ class Settings(Section):
     alerts: AlertSettings = part("when to raise an alarm")
     retention: RetentionSettings = part("how long things are kept")
     prices: Annotated[
-        dict[str, Prices], Field(description="by model; one price or several", default_factory=dict)
+        dict[str, Prices],
+        Field(description="by model; one price, or a list with the first day of each", default_factory=dict),
     ]
 
     _source: Path | None = PrivateAttr(default=None)

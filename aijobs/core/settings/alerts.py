@@ -15,9 +15,13 @@ class AlertRule(Section):
 
     enabled: Annotated[Flag, Field(description="false turns it off")] = True
     severity: Annotated[Severity, Field(description="P1 wakes somebody, P3 is for the morning")] = "P2"
-    window: Annotated[Interval, Field(description="the span looked at")] = timedelta(minutes=5)
-    above: Annotated[float, Field(description="fires above this count, share or factor", ge=0, le=1e9)] = 0.0
-    longer_than: Annotated[Duration | None, Field(description="fires when it takes longer than this")] = None
+    window: Annotated[Interval, Field(description="the span that is looked at")] = timedelta(minutes=5)
+    above: Annotated[
+        float, Field(description="fires above this count, share or factor; for the other rules", ge=0, le=1e9)
+    ] = 0.0
+    longer_than: Annotated[
+        Duration | None, Field(description="fires when it takes longer than this; for rules about time")
+    ] = None
     min_samples: Annotated[Count, Field(description="with fewer samples it keeps quiet")] = 1
 
 
@@ -68,5 +72,5 @@ class AlertSettings(Section):
     silence: Annotated[Duration, Field(description="the same alert is not repeated within this")] = timedelta(
         minutes=30
     )
-    notify: Annotated[tuple[Name, ...], Field(description="targets that are told; of notify")] = ()
+    notify: Annotated[tuple[Name, ...], Field(description="which of notify are told")] = ()
     rules: AlertRules = part("the rules; what is left out keeps its default")

@@ -29,16 +29,20 @@ class BackgroundSettings(Section):
     """How a call that the provider runs in the background is followed."""
 
     poll_first: Annotated[Interval, Field(description="first look after the call")] = timedelta(seconds=2)
-    poll_factor: Annotated[float, Field(description="each wait is this much longer", ge=1, le=10)] = 1.5
+    poll_factor: Annotated[
+        float, Field(description="each wait is this many times the one before", ge=1, le=10)
+    ] = 1.5
     poll_cap: Annotated[Interval, Field(description="longest wait between looks")] = timedelta(seconds=30)
-    max_queue_wait: Annotated[Duration, Field(description="longest time queued at the provider")] = timedelta(
-        hours=1
-    )
-    max_run: Annotated[Duration, Field(description="longest time from the call to its end")] = timedelta(
-        hours=3
-    )
+    max_queue_wait: Annotated[
+        Duration,
+        Field(description="longest time the work may be queued at the provider; then it is cancelled there"),
+    ] = timedelta(hours=1)
+    max_run: Annotated[
+        Duration, Field(description="longest time from the call to its end; then it is cancelled there")
+    ] = timedelta(hours=3)
     completion_window: Annotated[
-        Literal["soonest", "2h", "8h"], Field(description="what is asked of OpenAI; later is cheaper")
+        Literal["soonest", "2h", "8h"],
+        Field(description="when the work has to be done; asked of OpenAI, where later is cheaper"),
     ] = "soonest"
 
     @model_validator(mode="after")
@@ -56,8 +60,12 @@ class BackgroundSettings(Section):
 class StaleResults(Section):
     """Whether the last successful result may stand in for a new one."""
 
-    allowed: Annotated[Flag, Field(description="whether it may")] = False
-    max_age: Annotated[Duration, Field(description="how old it may be")] = timedelta(days=1)
+    allowed: Annotated[
+        Flag, Field(description="whether it may, once switched on with `aijobs switch set stale-results`")
+    ] = False
+    max_age: Annotated[Duration, Field(description="how old it may be; an older one is not given")] = (
+        timedelta(days=1)
+    )
 
 
 class Approvals(Section):
@@ -102,64 +110,88 @@ class ShadowSettings(Section):
 class GrowOutput(Section):
     """After a truncated answer, ask once more: the limit that the type's request names grows."""
 
-    factor: Annotated[float, Field(description="how much more", gt=1, le=10)] = 2.0
+    factor: Annotated[float, Field(description="the limit grows by this factor", gt=1, le=10)] = 2.0
     max: Annotated[Count, Field(description="never more output tokens than this")] = 32_000
 
 
 class TypeSettings(Section):
     """One job type."""
 
-    provider: Annotated[Name, Field(description="one of providers")]
+    provider: Annotated[Name, Field(description="which of providers is called")]
     model: Annotated[Text | None, Field(description="the model; not every provider needs one")] = None
     version: Annotated[
         Text | None, Field(description="your code's version, kept with each job; default: that of aijobs")
     ] = None
-    background: Annotated[Flag, Field(description="let the provider run it in the background")] = False
+    background: Annotated[
+        Flag, Field(description="let the provider run it by itself; the worker's slot is free meanwhile")
+    ] = False
     background_options: BackgroundSettings = part("how it is followed")
-    tier: Annotated[Tier, Field(description="simple, medium or complex; see timeouts.tiers")] = "medium"
+    tier: Annotated[
+        Tier, Field(description="how hard the work is, which is how long a call may take: see timeouts.tiers")
+    ] = "medium"
     timeout: Annotated[
-        Timeout | None, Field(description="a duration, or auto (learned); default: that of the tier")
+        Timeout | None,
+        Field(description="for one call; auto is learned from past runs; default: that of the tier"),
     ] = None
     max_attempts: Annotated[
-        int, Field(description="counted attempts in a round", strict=True, ge=1, le=1000)
+        int,
+        Field(
+            description="attempts that count, in one round; then the job becomes a dead letter",
+            strict=True,
+            ge=1,
+            le=1000,
+        ),
     ] = 5
     max_replays: Annotated[
         int, Field(description="how often one job may be replayed", strict=True, ge=0, le=1000)
     ] = 5
-    deadline: Annotated[Duration | None, Field(description="from enqueue; later it is given up")] = None
-    concurrency: Annotated[Slots | None, Field(description="at once over all workers; 0 pauses")] = None
-    per_user: Annotated[Slots | None, Field(description="at once for one user; 0 pauses")] = None
+    deadline: Annotated[
+        Duration | None, Field(description="how long after enqueue the job is given up; default: never")
+    ] = None
+    concurrency: Annotated[
+        Slots | None, Field(description="jobs at once over all workers; 0 pauses; none: no limit")
+    ] = None
+    per_user: Annotated[
+        Slots | None, Field(description="jobs at once of one user; 0 pauses; none: no limit")
+    ] = None
     backlog: Annotated[
         Length | None, Field(description="due jobs that may wait; with so many, enqueue is refused")
     ] = None
-    backlog_per_user: Annotated[Length | None, Field(description="the same for one user")] = None
+    backlog_per_user: Annotated[Length | None, Field(description="the same for the jobs of one user")] = None
     priority: Annotated[Priority, Field(description="of jobs that name none; higher goes first")] = 0
     prompt: Annotated[
-        str | None, Field(description="sandboxed template over the input", max_length=100_000)
+        str | None,
+        Field(
+            description="sandboxed Jinja template over the input; none: see providers.md", max_length=100_000
+        ),
     ] = None
     request: Annotated[
         JsonObject, Field(description="merged into the provider's request", default_factory=dict)
     ]
-    input_schema: Annotated[JsonObject | None, Field(description="JSON Schema of the input")] = None
+    input_schema: Annotated[
+        JsonObject | None, Field(description="JSON Schema that every input must meet")
+    ] = None
     expect: Annotated[
-        Literal["text", "json"], Field(description="json: an answer that is none is a failure")
+        Literal["text", "json"], Field(description="json: an answer that is no JSON is a failure")
     ] = "text"
     response_format: Annotated[
         JsonObject | None, Field(description="JSON Schema asked of the provider; implies expect: json")
     ] = None
-    grow_output: Annotated[GrowOutput | None, Field(description="try a truncated answer with more room")] = (
-        None
-    )
+    grow_output: Annotated[
+        GrowOutput | None,
+        Field(description="ask once more, with more room, after a truncated answer; none: never"),
+    ] = None
     key_ttl: Annotated[
         Duration | None, Field(description="how long a key is remembered; default keys.ttl")
     ] = None
     on_unknown_outcome: Annotated[
-        Literal["retry", "hold"], Field(description="when a call may or may not have been made: retry | hold")
+        Literal["retry", "hold"],
+        Field(description="when nobody knows whether a call was made: try again, or hold for a person"),
     ] = "retry"
     stale_results: StaleResults = part("the last result in place of a new one")
     fallback: Annotated[FallbackSettings | None, Field(description="another provider, once approved")] = None
     shadow: Annotated[ShadowSettings | None, Field(description="a candidate to compare with")] = None
-    notify: Annotated[tuple[Name, ...], Field(description="targets told of the end; of notify")] = ()
+    notify: Annotated[tuple[Name, ...], Field(description="which of notify are told of the end")] = ()
 
     def route(self, *, fallback: bool) -> tuple[str, str | None]:
         """Provider and model of a call: the type's own, or with *fallback* (it is switched on) those of the

@@ -31,26 +31,34 @@ _ONLY_FOR = MappingProxyType(
 class NotifySettings(Section):
     """One target. Which of these keys apply depends on its kind."""
 
-    kind: Annotated[Literal["webhook", "command", "log"], Field(description="webhook | command | log")]
+    kind: Annotated[
+        Literal["webhook", "command", "log"],
+        Field(description="how it is told: by HTTP, by a program, by a line in the log"),
+    ]
     on: Annotated[
         tuple[Literal["succeeded", "dead_letter", "cancelled"], ...],
-        Field(description="which ends", min_length=1),
+        Field(description="which ends of jobs are told", min_length=1),
     ] = ("succeeded", "dead_letter", "cancelled")
     url: Annotated[Url | None, Field(description="webhook: where to")] = None
     secret: Annotated[
         SigningSecrets, Field(description="webhook: signs it (whsec_...); a list while it is rotated")
     ] = ()
-    headers: Annotated[Headers, Field(description="webhook: more headers; never shown", default_factory=dict)]
+    headers: Annotated[
+        Headers,
+        Field(description="webhook: more headers; their values are never shown", default_factory=dict),
+    ]
     allow_private: Annotated[
         Flag, Field(description="webhook: addresses inside your own network are allowed")
     ] = False
     command: Annotated[
         tuple[str, ...], Field(description="command: program and arguments; the event is JSON on its stdin")
     ] = ()
-    level: Annotated[Literal["info", "warning", "error"], Field(description="log: how loud")] = "info"
-    timeout: Annotated[Duration, Field(description="for one delivery", le=timedelta(minutes=10))] = timedelta(
-        seconds=10
+    level: Annotated[Literal["info", "warning", "error"], Field(description="log: the level of the line")] = (
+        "info"
     )
+    timeout: Annotated[
+        Duration, Field(description="how long one delivery may take, as a whole", le=timedelta(minutes=10))
+    ] = timedelta(seconds=10)
     give_up_after: Annotated[Interval, Field(description="how long a delivery is tried again")] = timedelta(
         days=3
     )

@@ -84,9 +84,9 @@ BASE_URLS = MappingProxyType(
 class BreakerSettings(Section):
     """When a provider that keeps failing is left alone, and how calls come back."""
 
-    failures: Annotated[Count, Field(description="failures within the span that open it")] = 5
+    failures: Annotated[Count, Field(description="so many failures within the span open it")] = 5
     within: Annotated[Interval, Field(description="the span in which they count")] = timedelta(seconds=60)
-    open_for: Annotated[Interval, Field(description="how long nothing is sent")] = timedelta(seconds=30)
+    open_for: Annotated[Interval, Field(description="how long nothing is sent then")] = timedelta(seconds=30)
     trials: Annotated[Count, Field(description="trial calls at once afterwards, over all workers")] = 1
     ramp: Annotated[
         tuple[Count, ...], Field(description="calls at once on the way back; then the provider's own limit")
@@ -104,10 +104,12 @@ class ProviderSettings(Section):
     """One provider. Which of these keys apply depends on its kind."""
 
     kind: Annotated[Kind, Field(description="which language it speaks")]
-    base_url: Annotated[BaseUrl | None, Field(description="where it is; each hosted kind knows its own")] = (
-        None
-    )
-    api_key: Annotated[Secret | None, Field(description="credential, by ${NAME} or file:PATH only")] = None
+    base_url: Annotated[
+        BaseUrl | None, Field(description="where it is; the OpenAI kinds and anthropic know their own")
+    ] = None
+    api_key: Annotated[
+        Secret | None, Field(description="its credential; none for servers that ask for none")
+    ] = None
     auth_header: Annotated[
         HeaderName | None,
         Field(description="header that carries api_key bare; default: as its kind has it"),
@@ -119,29 +121,33 @@ class ProviderSettings(Section):
         Literal["openai", "standard-webhooks"] | None,
         Field(description="openai: its final events; standard-webhooks: any event whose data.id is a job's"),
     ] = None
-    webhook_tolerance: Annotated[Interval, Field(description="how old a delivery may be")] = timedelta(
-        minutes=5
+    webhook_tolerance: Annotated[Interval, Field(description="how old a webhook delivery may be")] = (
+        timedelta(minutes=5)
     )
-    organization: Annotated[HeaderText | None, Field(description="OpenAI-Organization")] = None
-    project: Annotated[HeaderText | None, Field(description="OpenAI-Project")] = None
-    headers: Annotated[Headers, Field(description="more request headers; never shown", default_factory=dict)]
-    anthropic_version: Annotated[HeaderText, Field(description="anthropic-version")] = "2023-06-01"
-    concurrency: Annotated[Slots | None, Field(description="calls at once over all workers; 0 pauses")] = None
-    rate: Annotated[RateField | None, Field(description="starts over time, over all workers")] = None
+    organization: Annotated[HeaderText | None, Field(description="sent as OpenAI-Organization")] = None
+    project: Annotated[HeaderText | None, Field(description="sent as OpenAI-Project")] = None
+    headers: Annotated[
+        Headers, Field(description="more request headers; their values are never shown", default_factory=dict)
+    ]
+    anthropic_version: Annotated[HeaderText, Field(description="sent as anthropic-version")] = "2023-06-01"
+    concurrency: Annotated[
+        Slots | None, Field(description="calls at once over all workers; 0 pauses; none: no limit")
+    ] = None
+    rate: Annotated[
+        RateField | None, Field(description="calls begun over time, over all workers; none: no limit")
+    ] = None
     breaker: BreakerSettings = part("when it is left alone")
     quota_patterns: Annotated[
         tuple[Pattern, ...] | None,
-        Field(
-            description="regular expressions over error code and message that mean money ran out; [] for none"
-        ),
+        Field(description="regular expressions over code and message that mean money ran out; [] for none"),
     ] = None
     supports_background: Annotated[
         Flag | None, Field(description="whether types may use background mode; default by kind")
     ] = None
-    connect_timeout: Annotated[Duration, Field(description="until the connection stands")] = timedelta(
-        seconds=10
+    connect_timeout: Annotated[Duration, Field(description="how long a connection may take to stand")] = (
+        timedelta(seconds=10)
     )
-    max_response_bytes: Annotated[Size, Field(description="a longer answer is refused")] = 16 << 20
+    max_response_bytes: Annotated[Size, Field(description="an answer of more bytes is refused")] = 16 << 20
     idempotency_header: Annotated[
         HeaderName | None, Field(description="header that carries the idempotency key; default by kind")
     ] = None
@@ -158,9 +164,10 @@ class ProviderSettings(Section):
         Field(description="http: where the result is in the answer (data.items.0.text); empty: all of it"),
     ] = ""
     callable: Annotated[CallablePath | None, Field(description="python: package.module:function")] = None
-    fault: Annotated[Text | None, Field(description="simulator: what goes wrong, as in PROVIDER_FAULT")] = (
-        None
-    )
+    fault: Annotated[
+        Text | None,
+        Field(description="simulator: what goes wrong, like 429:0.3; see `aijobs simulate --help`"),
+    ] = None
     latency: Annotated[Wait, Field(description="simulator: how long a call takes")] = timedelta(0)
 
     @model_validator(mode="after")

@@ -15,17 +15,19 @@ class ClassRetry(Section):
     """The rule for one error class."""
 
     retries: Annotated[
-        int, Field(description="tries after the first; 0 never", strict=True, ge=0, le=1000)
+        int, Field(description="tries after the first; 0: never", strict=True, ge=0, le=1000)
     ] = 0
     first: Annotated[
-        Literal["immediate", "backoff"], Field(description="whether the first of them waits")
+        Literal["immediate", "backoff"], Field(description="whether the first of them waits at all")
     ] = "backoff"
     backoff: Annotated[
         Backoff,
-        Field(description="full_jitter (up to base x 2^n, capped) | fixed (delay) | breaker (its recovery)"),
+        Field(description="full_jitter: up to base x 2^n, at most cap; fixed: delay; breaker: its recovery"),
     ] = "full_jitter"
-    base: Annotated[Duration, Field(description="full_jitter: the first bound")] = timedelta(seconds=1)
-    cap: Annotated[Duration, Field(description="full_jitter: the highest bound")] = timedelta(seconds=60)
+    base: Annotated[Duration, Field(description="full_jitter: the bound of the first wait")] = timedelta(
+        seconds=1
+    )
+    cap: Annotated[Duration, Field(description="full_jitter: no bound is higher")] = timedelta(seconds=60)
     delay: Annotated[Wait, Field(description="fixed: the wait")] = timedelta(0)
     counted: Annotated[Flag, Field(description="whether it costs one of max_attempts")] = True
 
@@ -36,7 +38,7 @@ NEVER = ClassRetry.model_construct()
 class RetryBudget(Section):
     """Retries of one provider may not exceed this share of its first calls."""
 
-    ratio: Annotated[Ratio, Field(description="retries per first call")] = 0.2
+    ratio: Annotated[Ratio, Field(description="so many retries for one first call")] = 0.2
     window: Annotated[Interval, Field(description="the span both are counted in")] = timedelta(minutes=5)
     floor: Annotated[
         int, Field(description="retries that are always free in it", strict=True, ge=0, le=1_000_000)
@@ -73,9 +75,9 @@ class RetrySettings(Table):
         "a fault of ours or of your own callable",
         retries=1, backoff="fixed", delay="30s",
     )  # fmt: skip
-    max_hint: Annotated[Duration, Field(description="a provider's word on when is believed up to this")] = (
-        timedelta(days=1)
-    )
+    max_hint: Annotated[
+        Duration, Field(description="a provider's word on when to come back is believed up to this")
+    ] = timedelta(days=1)
     budget: RetryBudget = part("the bound on all of them")
 
     def rule(self, error_class: ErrorClass | str) -> ClassRetry:

@@ -22,15 +22,22 @@ from aijobs.core.settings.fields import (
 class Reserved(Section):
     """Places of the global limit that are kept for urgent jobs."""
 
-    slots: Annotated[Slots, Field(description="so many places")] = 0
-    priority: Annotated[Priority, Field(description="for jobs of at least this priority")] = 1
+    slots: Annotated[
+        Slots, Field(description="so many places of concurrency.global; it has to be larger")
+    ] = 0
+    priority: Annotated[Priority, Field(description="they are for jobs of at least this priority")] = 1
 
 
 class Concurrency(Section):
     """How many jobs run at once over all workers."""
 
-    global_: Annotated[Slots | None, Field(alias="global", description="in all; 0 pauses everything")] = None
-    per_user: Annotated[Slots | None, Field(description="for one user, over all types; 0 pauses")] = None
+    global_: Annotated[
+        Slots | None,
+        Field(alias="global", description="jobs at once in all; 0 pauses everything; none: no limit"),
+    ] = None
+    per_user: Annotated[
+        Slots | None, Field(description="jobs at once of one user, over all types; 0 pauses; none: no limit")
+    ] = None
     parked: Annotated[
         Literal["counted", "free"],
         Field(description="whether what runs in the background at a provider counts in all limits"),
@@ -51,18 +58,24 @@ class WorkerSettings(Section):
         int, Field(description="jobs at once in this process", strict=True, ge=1, le=10_000)
     ] = 10
     lease: Annotated[
-        Duration, Field(description="after this silence its jobs are taken over", ge=timedelta(seconds=1))
+        Duration,
+        Field(
+            description="after this silence of a worker the others take its jobs over",
+            ge=timedelta(seconds=1),
+        ),
     ] = timedelta(seconds=60)
     heartbeat: Annotated[
-        Duration | None, Field(description="how often leases are renewed; default lease/3")
+        Duration | None,
+        Field(description="how often leases are renewed, at most half of lease; default: a third of it"),
     ] = None
-    grace: Annotated[Wait, Field(description="at shutdown, how long running jobs may go on")] = timedelta(
-        seconds=30
-    )
+    grace: Annotated[
+        Wait, Field(description="at shutdown, how long running jobs may go on before they are handed back")
+    ] = timedelta(seconds=30)
     poll: Annotated[
         Duration,
         Field(
-            description="how often an idle worker looks, behind its wake-up", ge=timedelta(milliseconds=10)
+            description="how often an idle worker looks by itself, should no wake-up come",
+            ge=timedelta(milliseconds=10),
         ),
     ] = timedelta(seconds=1)
 
@@ -89,20 +102,24 @@ class KeySettings(Section):
 class SizeLimits(Section):
     """How large things may be."""
 
-    input_bytes: Annotated[Size, Field(description="a job's input")] = 10 << 20
-    input_depth: Annotated[int, Field(description="nesting of a job's input", strict=True, ge=1, le=1000)] = (
-        100
-    )
-    prompt_bytes: Annotated[Size, Field(description="a rendered prompt")] = 10 << 20
-    result_bytes: Annotated[Size, Field(description="a job's result")] = 10 << 20
+    input_bytes: Annotated[
+        Size, Field(description="a job's input, in bytes of JSON; a larger one is refused")
+    ] = 10 << 20
+    input_depth: Annotated[
+        int, Field(description="how deep a job's input may nest", strict=True, ge=1, le=1000)
+    ] = 100
+    prompt_bytes: Annotated[Size, Field(description="a rendered prompt, in bytes")] = 10 << 20
+    result_bytes: Annotated[Size, Field(description="a job's result, in bytes of JSON")] = 10 << 20
 
 
 class Tiers(Section):
     """How long one call may take, by how hard the work is."""
 
-    simple: Annotated[Duration, Field(description="tier simple")] = timedelta(seconds=10)
-    medium: Annotated[Duration, Field(description="tier medium")] = timedelta(seconds=60)
-    complex: Annotated[Duration, Field(description="tier complex")] = timedelta(seconds=180)
+    simple: Annotated[Duration, Field(description="one call of a type of tier simple")] = timedelta(
+        seconds=10
+    )
+    medium: Annotated[Duration, Field(description="the same for medium")] = timedelta(seconds=60)
+    complex: Annotated[Duration, Field(description="the same for complex")] = timedelta(seconds=180)
 
     def of(self, tier: str) -> timedelta:
         """What *tier* (simple, medium, complex) allows."""
@@ -118,8 +135,11 @@ class Tiers(Section):
 class AutoTimeout(Section):
     """How `timeout: auto` learns from a type's own runs; always within half and three times its tier."""
 
-    quantile: Annotated[Ratio, Field(description="of the run times", ge=0.5)] = 0.95
-    margin: Annotated[float, Field(description="times that", ge=1, le=10)] = 1.5
+    quantile: Annotated[
+        Ratio,
+        Field(description="this quantile of the run times of the type's own successful calls ...", ge=0.5),
+    ] = 0.95
+    margin: Annotated[float, Field(description="... times this", ge=1, le=10)] = 1.5
     min_samples: Annotated[Count, Field(description="with fewer successful runs the tier holds")] = 20
     max_samples: Annotated[Count, Field(description="the latest runs that are looked at")] = 200
 
@@ -130,11 +150,13 @@ class TimeoutSettings(Section):
     client: Annotated[
         Duration | None, Field(description="how long whoever enqueues waits for the answer")
     ] = None
-    gateway: Annotated[Duration | None, Field(description="the proxy between them")] = None
+    gateway: Annotated[
+        Duration | None, Field(description="how long the proxy between caller and server waits")
+    ] = None
     function: Annotated[
         Duration | None, Field(description="the platform's limit on the process of the worker")
     ] = None
-    save: Annotated[Duration, Field(description="for writing a result")] = timedelta(seconds=2)
+    save: Annotated[Duration, Field(description="how long writing a result may take")] = timedelta(seconds=2)
     tiers: Tiers = part("one call, by tier")
     auto: AutoTimeout = part("how timeout: auto learns")
 
@@ -148,7 +170,7 @@ class RetentionSettings(Section):
     inputs: Annotated[Retention, Field(description="inputs of jobs that succeeded or were cancelled")] = (
         timedelta(days=7)
     )
-    results: Annotated[Retention, Field(description="results, if earlier than the job")] = "forever"
+    results: Annotated[Retention, Field(description="results, should they go before their job")] = "forever"
     deliveries: Annotated[Retention, Field(description="webhook deliveries and sent notifications")] = (
         timedelta(days=30)
     )
@@ -157,15 +179,17 @@ class RetentionSettings(Section):
 class Price(Section):
     """What a model's tokens cost, each per million, in whatever currency you count."""
 
-    input: Annotated[float, Field(description="fresh input", ge=0)]
-    output: Annotated[float, Field(description="output, reasoning included", ge=0)]
+    input: Annotated[float, Field(description="a million tokens of input that no cache had", ge=0)]
+    output: Annotated[float, Field(description="a million tokens of output, reasoning included", ge=0)]
     cache_read: Annotated[
         float | None, Field(description="input read from a cache; default: as input", ge=0)
     ] = None
     cache_write: Annotated[
         float | None, Field(description="input written to a cache; default: as input", ge=0)
     ] = None
-    since: Annotated[date | None, Field(alias="from", description="first day (UTC) of this price")] = None
+    since: Annotated[
+        date | None, Field(alias="from", description="first day (UTC) of this price; default: always")
+    ] = None
 
     @field_validator("since", mode="before")
     @classmethod

@@ -10,19 +10,23 @@ from aijobs.core.settings.fields import Count, Interval, JsonObject, Name, Prior
 class ScheduleSettings(Section):
     """One schedule: a cron line, or an interval."""
 
-    type: Annotated[Name, Field(description="the job type it makes; of types")]
+    type: Annotated[Name, Field(description="which of types it makes jobs of")]
     cron: Annotated[Text | None, Field(description="five fields or an alias like @daily, in quotes")] = None
-    every: Annotated[Interval | None, Field(description="instead of cron: an interval like 5m")] = None
+    every: Annotated[
+        Interval | None, Field(description="instead of cron: from 1m to 366d, counted from 1970 in UTC")
+    ] = None
     timezone: Annotated[Text, Field(description="the business time zone of cron, like Asia/Shanghai")] = "UTC"
-    input: Annotated[JsonObject, Field(description="the job's input", default_factory=dict)]
-    user: Annotated[str, Field(description="whose job it is", max_length=255)] = ""
-    priority: Annotated[Priority | None, Field(description="default: that of the type")] = None
+    input: Annotated[JsonObject, Field(description="their input", default_factory=dict)]
+    user: Annotated[str, Field(description="whose jobs they are", max_length=255)] = ""
+    priority: Annotated[Priority | None, Field(description="of its jobs; default: that of the type")] = None
     catch_up: Annotated[
-        Literal["none", "latest", "all"], Field(description="missed times: none | latest | all (bounded)")
+        Literal["none", "latest", "all"],
+        Field(description="which of the times missed while nobody ticked are made up for"),
     ] = "latest"
-    catch_up_limit: Annotated[Count, Field(description="all: at most this many, the latest ones")] = 10
+    catch_up_limit: Annotated[Count, Field(description="with all: at most so many, the latest ones")] = 10
     overlap: Annotated[
-        Literal["skip", "allow"], Field(description="while the previous job is unfinished: skip | allow")
+        Literal["skip", "allow"],
+        Field(description="what becomes of a time while the job before has not ended"),
     ] = "skip"
 
     @model_validator(mode="after")
