@@ -145,12 +145,13 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data(), kind=st.sampled_from(_ENDS), twice=st.booleans())
     def finish(self, data: st.DataObject, kind: str, twice: bool) -> None:
         """An attempt ends: of a worker that holds it, or of one that has been away for too long."""
-        if not self.claims:
-            return
-        job = data.draw(st.sampled_from(self.claims)).job
+        if self.claims:
+            self._finish(data.draw(st.sampled_from(self.claims)).job, kind, times=2 if twice else 1)
+
+    def _finish(self, job: Job, kind: str, *, times: int = 1) -> None:
         known = self.known.get(job.id)
         ended = Ended(job=job, end=self._end(kind, job), started_at=self.clock.now(), worker="w1")
-        for _ in range(2 if twice else 1):
+        for _ in range(times):
             held = known is not None and self._holds(known, job)
             (answer,) = self.coordinator.finish([ended])
             assert answer.applied == held
@@ -186,23 +187,26 @@ class Lives(RuleBasedStateMachine):
     def renew(self, data: st.DataObject) -> None:
         """A worker renews a lease, which it may have lost."""
         if self.claims:
-            job = data.draw(st.sampled_from(self.claims)).job
-            known = self.known.get(job.id)
-            until = self.clock.now() + LEASE
-            renewal = self.coordinator.renew({job.id: job.lock_token}, until)
-            stands = known is not None and self._holds(known, job) and not known.parked
-            assert (job.id in renewal.lost) == (not stands)
+            self._renew(data.draw(st.sampled_from(self.claims)).job)
+
+    def _renew(self, job: Job) -> None:
+        known = self.known.get(job.id)
+        renewal = self.coordinator.renew({job.id: job.lock_token}, self.clock.now() + LEASE)
+        stands = known is not None and self._holds(known, job) and not known.parked
+        assert (job.id in renewal.lost) == (not stands)
 
     @rule(data=st.data())
     def save_provider_id(self, data: st.DataObject) -> None:
         """A worker notes what the provider calls the work."""
         if self.claims:
-            job = data.draw(st.sampled_from(self.claims)).job
-            known = self.known.get(job.id)
-            saved = self.coordinator.save_provider_job_id(job, f"work-{job.id}", NO_CALL)
-            assert saved == (known is not None and self._holds(known, job))
-            if saved and known is not None:
-                known.work = f"work-{job.id}"
+            self._save(data.draw(st.sampled_from(self.claims)).job)
+
+    def _save(self, job: Job) -> None:
+        known = self.known.get(job.id)
+        saved = self.coordinator.save_provider_job_id(job, f"work-{job.id}", NO_CALL)
+        assert saved == (known is not None and self._holds(known, job))
+        if saved and known is not None:
+            known.work = f"work-{job.id}"
 
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
@@ -218,12 +222,23 @@ class Lives(RuleBasedStateMachine):
         Sweeper(self.coordinator).sweep()
         self._catch_up()
 
-    @rule()
-    def overtake(self) -> None:
-        """Everybody is away for longer than a lease, and somebody else goes on with the jobs."""
+    @rule(kind=st.sampled_from(_ENDS), late=st.permutations(["renew", "save", "finish"]))
+    def overtake(self, kind: str, late: list[str]) -> None:
+        """Everybody is away for longer than a lease; somebody else goes on, and then they come back."""
+        self.claim("w1", 3)
+        away = [claim.job for claim in self.claims]
         self.jump(61.0)
         self.sweep()
         self.claim("w2", 3)
+        for job in away:
+            for what in late:
+                match what:
+                    case "renew":
+                        self._renew(job)
+                    case "save":
+                        self._save(job)
+                    case _:
+                        self._finish(job, kind)
 
     @rule(seconds=st.sampled_from([1.0, 10.0, 61.0, 700.0, 90_000.0, -3.0]))
     def jump(self, seconds: float) -> None:
