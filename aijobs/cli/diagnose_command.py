@@ -31,11 +31,11 @@ def diagnose(
     time, a retry or a limit counts as kept. With --json: {checks: [{check, ok, evidence, since}], layer,
     summary, next_steps}. Nothing is changed.
     """
-    from aijobs.services.diagnosis import Doctor
+    from aijobs.services.diagnosis import Diagnosing
 
     context = context_of(ctx)
-    doctor = Doctor(context.store, context.settings)
-    found = doctor.system() if job_id is None else doctor.job(job_id)
+    diagnosing = Diagnosing(context.store, context.settings)
+    found = diagnosing.system() if job_id is None else diagnosing.job(job_id)
     document = {
         "checks": [
             {"check": one.check, "ok": one.ok, "evidence": one.evidence, "since": one.since}

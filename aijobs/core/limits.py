@@ -13,7 +13,7 @@ provider works on it in the background: otherwise background mode would walk aro
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -44,6 +44,15 @@ class Limits:
         bounds = [self.total, self.per_user, *self.providers.values()]
         bounds += [bound for t in self.types.values() for bound in (t.concurrency, t.per_user)]
         return any(bound is not None for bound in bounds)
+
+    def along(self, providers: Mapping[str, str]) -> "Limits":
+        """The same, the types named in *providers* counted against the provider their calls really go to."""
+        elsewhere = {
+            name: replace(self.types[name], provider=provider)
+            for name, provider in providers.items()
+            if provider != self.types[name].provider
+        }
+        return replace(self, types={**self.types, **elsewhere}) if elsewhere else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +147,6 @@ class Tally:
         if provider in self._starts:
             self._starts[provider] -= 1
         return True
-
-    def capped_users(self, type_name: str) -> frozenset[str]:
-        """The users of whom no job of the type may start now."""
-        known = {user for name, user in self._type_users if name == type_name} | set(self._users)
-        return frozenset(user for user in known if self.blocked_user(type_name, user))
 
     def _count(self, type_name: str, user: str, provider: str | None, count: int) -> None:
         self._total += count

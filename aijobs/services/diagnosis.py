@@ -21,7 +21,7 @@ from aijobs.store.engine import Store, Tx
 _NOTIFICATION = tuple(NotificationSeen.__dataclass_fields__)
 
 
-class Doctor:
+class Diagnosing:
     """Finds the layer at fault."""
 
     def __init__(self, store: Store, settings: Settings) -> None:

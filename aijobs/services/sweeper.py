@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 from aijobs.services.coordinator import Coordinator, Rescue
-from aijobs.services.diagnosis import Doctor
+from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.orphans import expire
 from aijobs.store import claims, leases, provider_states, replays, wake, workers
 
@@ -65,8 +65,8 @@ class Sweeper:
             with store.write() as tx:
                 repaired = claims.promote(tx, now - STUCK_AFTER, limit)
                 wake.notify(tx)
-        doctor = Doctor(store, self._coordinator.settings)
-        why = tuple((job_id, doctor.job(job_id).summary) for job_id in waiting[:MOST_REASONS])
+        diagnosing = Diagnosing(store, self._coordinator.settings)
+        why = tuple((job_id, diagnosing.job(job_id).summary) for job_id in waiting[:MOST_REASONS])
         ids = (*found, *waiting)
         return Rescue(found=len(ids), repaired=repaired, ids=ids, why=why)
 
@@ -87,8 +87,8 @@ class Sweeper:
         if preview or not found:
             return Rescue(found=len(found), ids=tuple(found))
         with store.write() as tx:
-            provider_states.drop_trials(tx, found)
-        return Rescue(found=len(found), repaired=len(found), ids=tuple(found))
+            repaired = provider_states.drop_dead_trials(tx, found, now)
+        return Rescue(found=len(found), repaired=repaired, ids=tuple(found))
 
     def _workers(self, *, limit: int, preview: bool) -> Rescue:
         store, before = self._coordinator.store, self._coordinator.clock.now() - GONE_AFTER

@@ -62,10 +62,9 @@ _ADD_TRIAL = PerDialect(
         },
     )
 )
-_IS_TRIAL = select(_t.job_id).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
 _DROP_TRIALS = delete(provider_trials).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
 _DEAD_TRIALS = select(_t.job_id).where(_t.locked_until <= bindparam("now"))
-_DROP_DEAD_TRIALS = delete(provider_trials).where(_t.locked_until <= bindparam("now"))
+_DROP_DEAD_TRIALS = _DROP_TRIALS.where(_t.locked_until <= bindparam("now"))
 
 _k = provider_calls.c
 _COUNT = PerDialect(
@@ -82,7 +81,6 @@ _CALLS = (
     .where(_k.bucket > bindparam("since"))
     .group_by(_k.provider)
 )
-_FORGET_CALLS = delete(provider_calls).where(_k.bucket <= bindparam("before"))
 
 
 def states(tx: Connection, names: Iterable[str]) -> dict[str, ProviderState]:
@@ -118,11 +116,6 @@ def add_trials(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
     tx.execute(_ADD_TRIAL[tx.dialect.name], list(rows))
 
 
-def trials_among(tx: Connection, job_ids: Sequence[str]) -> frozenset[str]:
-    """Those of *job_ids* that are trial calls."""
-    return frozenset(tx.execute(_IS_TRIAL, {"job_ids": list(job_ids)}).scalars())
-
-
 def drop_trials(tx: Connection, job_ids: Sequence[str]) -> None:
     """Trial calls that have ended."""
     tx.execute(_DROP_TRIALS, {"job_ids": list(job_ids)})
@@ -130,14 +123,12 @@ def drop_trials(tx: Connection, job_ids: Sequence[str]) -> None:
 
 def dead_trials(tx: Connection, now: datetime) -> list[str]:
     """The jobs of trial calls whose owner died."""
-    return list(
-        tx.execute(select(_t.job_id).where(_t.locked_until <= bindparam("now")), {"now": now}).scalars()
-    )
+    return list(tx.execute(_DEAD_TRIALS, {"now": now}).scalars())
 
 
-def drop_dead_trials(tx: Connection, now: datetime) -> int:
-    """Trial calls whose owner died; how many there were."""
-    return tx.execute(_DROP_DEAD_TRIALS, {"now": now}).rowcount
+def drop_dead_trials(tx: Connection, job_ids: Sequence[str], now: datetime) -> int:
+    """Those of *job_ids* whose owner is still dead; how many there were. One that lives again stays."""
+    return tx.execute(_DROP_DEAD_TRIALS, {"job_ids": list(job_ids), "now": now}).rowcount
 
 
 def count_calls(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
@@ -149,11 +140,6 @@ def calls_since(tx: Connection, since: datetime) -> dict[str, tuple[int, int]]:
     """(first calls, retries) of each provider in the buckets that began after *since*."""
     rows: Any = tx.execute(_CALLS, {"since": since})
     return {name: (int(first), int(retries)) for name, first, retries in rows}
-
-
-def forget_calls(tx: Connection, before: datetime) -> int:
-    """Drop counts that no budget looks at any more."""
-    return tx.execute(_FORGET_CALLS, {"before": before}).rowcount
 
 
 def _found(tx: Connection, query: Any, names: Iterable[str]) -> dict[str, ProviderState]:

@@ -120,7 +120,6 @@ def test_why_a_type_or_a_user_is_held_back_is_said_in_words():
     assert tally.blocked_type("t") == "provider p runs its limit of 1"
     assert tally.blocked_user("t", "ana") == "user ana runs the limit of 1 of type t"
     assert tally.blocked_user("t", "bo") is None
-    assert tally.capped_users("t") == {"ana"}
 
 
 def test_a_provider_that_lets_so_many_calls_through_gets_so_many_and_no_more() -> None:

@@ -10,7 +10,7 @@ from aijobs.core.lifecycle import Parked
 from aijobs.core.model import CallFacts, ErrorClass
 from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
 from aijobs.services.coordinator import Coordinator
-from aijobs.services.diagnosis import Doctor
+from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.provider_desk import ProviderDesk
 from aijobs.store import history, workers
 from aijobs.store.deliveries import Delivery, record
@@ -94,10 +94,10 @@ class Stage:
             history.add_notifications(tx, [row | changes])
 
     def look(self, job_id):
-        return Doctor(self.store, self.settings).job(job_id)
+        return Diagnosing(self.store, self.settings).job(job_id)
 
     def whole(self):
-        return Doctor(self.store, self.settings).system()
+        return Diagnosing(self.store, self.settings).system()
 
 
 @pytest.fixture
@@ -401,7 +401,7 @@ def test_an_expired_lease_is_nobodys_fault_while_a_worker_lives_to_take_it_over(
 
 
 def test_an_idle_store_without_workers_is_well(store):
-    assert Doctor(store, settings_of()).system().ok
+    assert Diagnosing(store, settings_of()).system().ok
 
 
 def test_claims_are_not_disturbed_by_looking(stage):
@@ -421,7 +421,8 @@ def test_a_pause_is_told_with_who_until_when_and_the_command_that_ends_it(stage,
     job = stage.job()
     stage.throw(scope, value, lasting=timedelta(hours=2))
 
-    told = [Doctor(stage.store, stage.settings).job(job), Doctor(stage.store, stage.settings).system()]
+    diagnosing = Diagnosing(stage.store, stage.settings)
+    told = [diagnosing.job(job), diagnosing.system()]
 
     for one in told:
         evidence = next(finding.evidence for finding in one.findings if not finding.ok)
@@ -434,8 +435,8 @@ def test_a_pause_is_told_with_who_until_when_and_the_command_that_ends_it(stage,
 def test_a_provider_that_a_person_holds_is_told_without_an_end_and_how_to_reset_it(stage):
     job_id = provider_held(stage)
 
-    doctor = Doctor(stage.store, stage.settings)
-    for told in (doctor.system(), doctor.job(job_id)):
+    diagnosing = Diagnosing(stage.store, stage.settings)
+    for told in (diagnosing.system(), diagnosing.job(job_id)):
         evidence = [one.evidence for one in told.findings if one.check in ("provider", "provider p")]
         assert evidence == ["p is not called now: held: status page, until a person resets it"]
         assert "aijobs provider reset p --reason '...'" in told.next_steps
@@ -444,7 +445,7 @@ def test_a_provider_that_a_person_holds_is_told_without_an_end_and_how_to_reset_
 def test_a_provider_that_is_held_for_its_quota_is_told_with_its_next_probe(stage):
     fail(stage.coordinator, stage.running(), ErrorClass.QUOTA_EXHAUSTED)
 
-    told = Doctor(stage.store, stage.settings).system()
+    told = Diagnosing(stage.store, stage.settings).system()
 
     (evidence,) = [one.evidence for one in told.findings if one.check == "provider p"]
     assert "p is not called now: held: the quota is used up" in evidence
@@ -456,7 +457,7 @@ def test_a_dead_letter_is_told_with_what_was_said_and_what_takes_its_cause_away(
     job = claim_one(stage.coordinator)
     fail(stage.coordinator, job, ErrorClass.AUTH)
 
-    told = Doctor(stage.store, stage.settings).job(job.id)
+    told = Diagnosing(stage.store, stage.settings).job(job.id)
 
     assert "after 1 attempt: " in told.summary
     assert told.next_steps[1].startswith("mend the key behind providers.p.api_key")

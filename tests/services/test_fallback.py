@@ -10,6 +10,7 @@ from aijobs.core.model import ErrorClass
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Switch, SwitchKind
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.switching import Switching
 from aijobs.store import switches
 from aijobs.store.engine import Store
@@ -123,6 +124,21 @@ def test_the_limit_of_the_fallback_counts_not_that_of_the_usual_provider(store: 
     turn_on(store)
 
     assert len(claim_some(coordinator, 5)) == 2
+
+
+def test_what_keeps_a_job_is_looked_for_where_its_call_would_go(store: Store) -> None:
+    chosen = settings(concurrency=1)
+    coordinator = coordinator_of(store, chosen)
+    third = enqueue(coordinator, 3)[-1]
+    fail(coordinator, claim_one(coordinator), ErrorClass.UNAVAILABLE)
+    turn_on(store)
+    claim_one(coordinator)
+
+    told = Diagnosing(store, chosen).job(third)
+
+    wrong = {one.check: one.evidence for one in told.findings if not one.ok}
+    assert wrong["limits"] == "provider q runs its limit of 1"
+    assert "provider" not in wrong
 
 
 def test_the_call_carries_the_model_and_the_request_of_the_fallback(store: Store, chance: Chance) -> None:

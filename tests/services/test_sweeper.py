@@ -185,6 +185,20 @@ def test_a_replay_whose_owner_died_is_said_to_be_interrupted(
         assert replays.get(tx, plan.id).state == "interrupted"  # type: ignore[union-attr]
 
 
+def test_a_trial_that_was_renewed_after_it_was_found_dead_is_left_alone(
+    store: Store, clock: ManualClock
+) -> None:
+    trial = {"provider": "p", "job_id": "j", "fence": 1, "locked_until": clock.now()}
+    with store.write() as tx:
+        provider_states.add_trials(tx, [trial])
+        found = provider_states.dead_trials(tx, clock.now())
+        provider_states.add_trials(tx, [{**trial, "locked_until": clock.now() + LEASE}])
+
+        assert found == ["j"]
+        assert provider_states.drop_dead_trials(tx, found, clock.now()) == 0
+        assert provider_states.trials_out(tx, clock.now()) == {"p": 1}
+
+
 def test_trials_and_workers_that_are_long_gone_are_cleared_away(
     store: Store, clock: ManualClock, chance: Chance
 ) -> None:

@@ -147,9 +147,9 @@ def _provider(s: JobSnapshot) -> Iterator[Finding]:
 
 
 def _limits(s: JobSnapshot) -> Iterator[Finding]:
-    if not s.waiting or s.job.type not in s.limits.types:
+    if not s.waiting or s.provider_name is None:
         return
-    tally = Tally(s.limits, s.running)
+    tally = Tally(s.limits.along({s.job.type: s.provider_name}), s.running)
     why = (
         tally.blocked_type(s.job.type)
         or tally.blocked_user(s.job.type, s.job.user)

@@ -8,7 +8,7 @@ from aijobs.core.limits import Limits, Running
 from aijobs.core.model import Execution, Job, Status
 from aijobs.core.overview import ProviderSeen, WorkerSeen
 from aijobs.core.settings import Settings
-from aijobs.core.switches import Switch
+from aijobs.core.switches import Switch, SwitchKind, types_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,16 @@ class JobSnapshot:
         return self.job.status is Status.PROCESSING and self.job.provider_job_id is not None
 
     @property
-    def provider(self) -> ProviderSeen | None:
-        """The provider its next attempt would go to."""
+    def provider_name(self) -> str | None:
+        """The provider its next attempt would go to: that of the fallback while it is switched on."""
         kind = self.settings.types.get(self.job.type)
-        return next((one for one in self.providers if kind and one.name == kind.provider), None)
+        on_fallback = self.job.type in types_of(self.switches, SwitchKind.FALLBACK, self.now)
+        return kind.route(fallback=on_fallback)[0] if kind else None
+
+    @property
+    def provider(self) -> ProviderSeen | None:
+        """What is known of the provider its next attempt would go to."""
+        return next((one for one in self.providers if one.name == self.provider_name), None)
 
     @property
     def last(self) -> Execution | None:

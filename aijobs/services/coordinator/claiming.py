@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from aijobs.core.limits import Candidate, Limits, Running, Tally, TypeLimits, choose
@@ -94,7 +93,8 @@ class Claiming:
         gates = self.gates.look(tx, {provider for provider, _ in routes.values()}, now)
         if self.limits.any:
             claims.lock(tx)
-        tally = Tally(self._limits_along(routes), self._running(tx), starts=_starts(gates))
+        limits = self.limits.along({name: provider for name, (provider, _) in routes.items()})
+        tally = Tally(limits, self._running(tx), starts=_starts(gates))
         chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
         leased: dict[str, Job] = {}
         for (provider, model), ids in _by_route(chosen, routes).items():
@@ -102,8 +102,9 @@ class Claiming:
             leased |= {job.id: job for job in found}
         claimed = [one for one in chosen if one.id in leased]
         found = [leased[one.id] for one in claimed]
-        self.gates.took(tx, found, gates, now)
+        # In the order in which the end of a job takes these rows too, or the two would wait for each other.
         self._count(tx, claimed, request.worker, now)
+        self.gates.took(tx, found, gates, now)
         return [(job, one.due_at or now) for job, one in zip(found, claimed, strict=True)]
 
     def _count(self, tx: Tx, claimed: Sequence[Candidate], worker: str, now: datetime) -> None:
@@ -162,15 +163,6 @@ class Claiming:
 
     def _routes(self, types: Sequence[str], on_fallback: frozenset[str]) -> dict[str, Route]:
         return {name: self.settings.types[name].route(fallback=name in on_fallback) for name in types}
-
-    def _limits_along(self, routes: Mapping[str, Route]) -> Limits:
-        """The limits, each type counted against the provider that its calls really go to."""
-        elsewhere = {
-            name: replace(self.limits.types[name], provider=provider)
-            for name, (provider, _) in routes.items()
-            if provider != self.limits.types[name].provider
-        }
-        return replace(self.limits, types={**self.limits.types, **elsewhere}) if elsewhere else self.limits
 
 
 def _by_route(chosen: Sequence[Candidate], routes: Mapping[str, Route]) -> dict[Route, list[str]]:
