@@ -317,6 +317,16 @@ def test_a_finished_job_cannot_be_cancelled(coordinator):
         coordinator.cancel("no-such-job", actor="ana", reason=None)
 
 
+def test_a_deadline_keeps_its_length_however_often_the_job_is_replayed(coordinator, clock):
+    job = claimed(coordinator, max_attempts=1, deadline=clock.now() + timedelta(hours=1))
+    for _ in range(3):
+        fail(coordinator, job, ErrorClass.INVALID_REQUEST)
+        clock.advance(timedelta(days=3))
+        again = coordinator.reopen(job.id, actor="ana", reason="once more")
+        assert again.deadline == clock.now() + timedelta(hours=1)
+        job = claim_one(coordinator)
+
+
 def test_a_replay_opens_a_new_round_and_keeps_the_history(store, coordinator, clock):
     job = claimed(coordinator, max_attempts=1, deadline=clock.now() + timedelta(hours=1))
     fail(coordinator, job, ErrorClass.INVALID_REQUEST)

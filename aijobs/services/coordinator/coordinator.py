@@ -354,7 +354,7 @@ class Coordinator:
     def _afresh(self, tx: Tx, job: Job, now: datetime, priority: int | None) -> dict[str, object]:
         """The values of a new round. A deadline keeps its length: it counts from now."""
         rank = job.priority if priority is None else priority
-        deadline = now + (job.deadline - job.created_at) if job.deadline else None
+        deadline = now + (job.deadline - _begun(tx, job)) if job.deadline else None
         return {
             "new_next_run_at": now,
             "new_turn": claims.Turns(tx).next(job.type, job.user, rank),
@@ -371,6 +371,14 @@ class Coordinator:
         if job is None:
             raise NotFound(f"no job {job_id}", hint="'aijobs inspect' lists the newest jobs")
         return job
+
+
+def _begun(tx: Tx, job: Job) -> datetime:
+    """When the round began that *job* is in: when it came, or when the death before was replayed."""
+    if job.round == 1:
+        return job.created_at
+    deaths = {dead["round"]: dead["settled_at"] for dead in jobs.dead_letters_of(tx, job.id)}
+    return deaths.get(job.round - 1) or job.created_at
 
 
 def _lost(job: Job) -> Ended:
