@@ -170,7 +170,7 @@ class _Listener:
                 return
             self._closed = True
             self._condition.notify_all()
-        os.write(self._bell, b"x")
+            os.write(self._bell, b"x")
         self._thread.join(timeout=postgresql.CONNECT_TIMEOUT + _SELF_TEST)
 
     def _run(self) -> None:
@@ -181,11 +181,14 @@ class _Listener:
                     retry = _RETRY_FIRST if self._listen(session) else _RETRY_USELESS
             except (self._store.driver_error, OSError, StoreError) as error:
                 self._report(f"no connection to listen on ({type(error).__name__})")
+            if self.healthy:
+                retry = _RETRY_FIRST  # a session that had listened is a new outage, not one more of the old
             self._set_health(healthy=False)
             select.select([self._alarm], [], [], retry)
             retry = min(retry * 2, _RETRY_LAST)
-        os.close(self._alarm)
-        os.close(self._bell)
+        with self._condition:  # whoever closes rings the bell under it
+            os.close(self._alarm)
+            os.close(self._bell)
 
     def _listen(self, session: Any) -> bool:
         """Listen until the session dies (an exception) or we close; False when LISTEN does not work here."""

@@ -1,6 +1,7 @@
 """Waking an idle worker, and what happens when the messenger is lost."""
 
 import itertools
+import select
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -156,6 +157,31 @@ def test_a_listener_that_was_ended_wakes_the_worker_and_listens_again(
     assert waking.wait(LONG)
     assert caplog.text.count("no connection to listen on") == 1
     waking.close()
+
+
+@pytest.mark.postgres
+def test_a_listener_that_is_lost_time_and_again_is_back_as_soon_as_the_first_time(
+    postgres_store: Store, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float | None] = []
+    real = select.select
+
+    def noted(readers: list[int], *more: object) -> object:
+        if len(readers) == 1:  # the alarm alone: the pause before it connects again
+            pauses.append(more[-1])  # type: ignore[arg-type]  # seconds
+        return real(readers, *more)  # type: ignore[call-overload]  # as it was called
+
+    monkeypatch.setattr(wake.select, "select", noted)
+    waking = Wake(postgres_store)
+    for _ in range(3):
+        eventually(lambda: waking.healthy)
+        known = len(pauses)
+        _end_listener(postgres_server)
+        eventually(lambda known=known: len(pauses) > known)
+    eventually(lambda: waking.healthy)
+    waking.close()
+
+    assert pauses[0] == pauses[-1]
 
 
 @pytest.mark.postgres
