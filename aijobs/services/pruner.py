@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from aijobs.core.model import Status
 from aijobs.core.settings import Settings
-from aijobs.store import retention, switches
+from aijobs.store import retention, switches, workers
 from aijobs.store.engine import Store, Tx
 
 BATCH = 1000
@@ -58,7 +58,7 @@ class Pruner:
         now = self.store.clock.now()
         found = [Pruned(kind.what, kind.kept, self._remove(kind, now, progress)) for kind in self._kinds(now)]
         with self.store.write() as tx:
-            retention.forget_workers(tx, now - _WORKERS_KEPT)
+            workers.forget(tx, before=now - _WORKERS_KEPT)
             retention.forget_calls(tx, now - max(_CALLS_KEPT, self.settings.retry.budget.window))
             retention.forget_minutes(tx, now - _MINUTES_KEPT)
             switches.forget_expired(tx, now)
@@ -89,6 +89,12 @@ class Pruner:
             _span(keep.deliveries),
             retention.count_deliveries,
             retention.drop_deliveries,
+        )
+        yield _Kind(
+            "sent notifications",
+            _span(keep.deliveries),
+            retention.count_notifications,
+            retention.drop_notifications,
         )
 
     def _jobs(self, what: str, status: Status, kept: timedelta | str, now: datetime) -> _Kind:

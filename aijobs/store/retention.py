@@ -21,7 +21,6 @@ from aijobs.store.tables import (
     notifications,
     provider_calls,
     replay_items,
-    workers,
 )
 
 _c = jobs.c
@@ -59,6 +58,9 @@ _RESULTS = (
     .join(jobs, _c.id == job_results.c.job_id)
     .where(_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
     .order_by(job_results.c.job_id)
+)
+_NOTIFICATIONS = select(notifications.c.id).where(
+    notifications.c.state != "pending", notifications.c.created_at <= _BEFORE
 )
 _LIMIT: Any = bindparam("limit")
 
@@ -121,15 +123,14 @@ def count_deliveries(tx: Connection, before: datetime) -> int:
 
 def drop_notifications(tx: Connection, before: datetime, limit: int) -> int:
     """Drop notifications that were delivered or given up long enough ago."""
-    n = notifications.c
-    old = select(n.id).where(n.state != "pending", n.created_at <= _BEFORE).limit(_LIMIT)
-    ids = list(tx.execute(old, {"before": before, "limit": limit}).scalars())
-    return tx.execute(delete(notifications).where(n.id.in_(_IDS)), {"ids": ids}).rowcount
+    ids = list(tx.execute(_NOTIFICATIONS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
+    gone = delete(notifications).where(notifications.c.id.in_(_IDS))
+    return tx.execute(gone, {"ids": ids}).rowcount if ids else 0
 
 
-def forget_workers(tx: Connection, before: datetime) -> int:
-    """Forget workers not heard of since *before*."""
-    return tx.execute(delete(workers).where(workers.c.heartbeat_at <= _BEFORE), {"before": before}).rowcount
+def count_notifications(tx: Connection, before: datetime) -> int:
+    """How many notifications `drop_notifications` would drop in all."""
+    return _count(tx, _NOTIFICATIONS, before)
 
 
 def forget_calls(tx: Connection, before: datetime) -> int:

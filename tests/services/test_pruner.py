@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from aijobs.core.model import ErrorClass, Status
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.pruner import Pruner
 from aijobs.store import history, jobs
-from aijobs.store.tables import dead_letters, executions, job_inputs, job_results
+from aijobs.store.tables import dead_letters, executions, job_inputs, job_results, notifications
 from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
 
 DAYS_30 = timedelta(days=30)
@@ -147,6 +147,28 @@ def test_a_job_somebody_has_yet_to_be_told_about_stays(store, chance, clock):
 
     assert removed(Pruner(store, settings).run()) == {"inputs": 1}
     assert left(store) == 1
+
+
+def test_what_was_sent_is_forgotten_in_time_and_the_job_may_stay(store, chance, clock):
+    settings = settings_of(
+        types={"t": {"provider": "p", "notify": ["ops"]}},
+        notify={"ops": {"kind": "log"}},
+        retention={"deliveries": "10d"},
+    )
+    coordinator = Coordinator(store, settings, chance=chance)
+    finished(coordinator)
+    finished(coordinator)
+    with store.write() as tx:
+        first = tx.execute(select(notifications.c.id)).scalars().first()
+        sent = {"state": "delivered", "next_run_at": None, "delivered_at": clock.now()}
+        tx.execute(update(notifications).where(notifications.c.id == first).values(sent))
+    clock.advance(timedelta(days=10))
+
+    preview = removed(Pruner(store, settings).preview())
+    done = removed(Pruner(store, settings).run())
+
+    assert preview == done == {"inputs": 2, "sent notifications": 1}
+    assert (left(store), left(store, notifications)) == (2, 1)
 
 
 def test_a_job_that_has_not_ended_is_not_touched(store, coordinator, pruner, clock):
