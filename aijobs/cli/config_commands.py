@@ -1,8 +1,6 @@
 """`aijobs config check|show|schema|init`."""
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +11,7 @@ from aijobs.cli.config_templates import CHOICES, VARIABLES, render
 from aijobs.cli.context import Context, context_of
 from aijobs.core.errors import Conflict, UsageError
 from aijobs.services.surroundings import CONFIG_FILE
+from aijobs.services.text_files import write_atomically
 
 
 @notes(
@@ -128,14 +127,7 @@ def _write(path: Path, text: str, *, force: bool) -> None:
     """All of the file or nothing; never over another one without being told to."""
     if path.exists() and not force:
         raise Conflict(f"{path} is there already", hint="--force overwrites it, --output names another")
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    write_atomically(path, text)
 
 
 def _say_what_is_next(context: Context, provider: str, output: str) -> None:

@@ -97,6 +97,7 @@ def test_what_is_seldom_meant_is_said(values: dict[str, Any], expected: str) -> 
         _type(background=True, background_options={"poll_cap": "10m"}),
         _type(background=True, request={"store": False}),
         {"providers": {"p": {**KEY, "api_key": "x"}}},
+        {"providers": {"p": {**KEY, "headers": {"authorization": "Bearer x"}}}},
         {"types": {"t": {"provider": "p", "request": {"model": "m"}}}, "providers": {"p": KEY}},
         _type(
             fallback={

@@ -48,7 +48,7 @@ _Warnings = Iterator[tuple[str, str]]
 def _provider(provider: ProviderSettings) -> _Warnings:
     if provider.concurrency == 0:
         yield ".concurrency", "0 starts nothing: everything on this provider waits"
-    if provider.kind in _HOSTED and provider.base_url is None and provider.api_key is None:
+    if provider.kind in _HOSTED and provider.base_url is None and provider.lacks_credentials:
         yield "", f"no api_key, and {provider.url} needs one"
     if (
         provider.url
