@@ -14,10 +14,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from aijobs.store import intake
+from aijobs.store import bulk
 from aijobs.store.engine import Store
 
-_BULK = dict(intake._WAYS)
+_BULK = dict(bulk._WAYS)
 _TABLE = re.compile(r"(?:INTO|FROM|UPDATE|TABLE)\s+\"?(\w+)", re.IGNORECASE)
 
 
@@ -50,7 +50,7 @@ class Fuse:
         dialect.do_commit = self._commit(_original(dialect, "do_commit"))
         dialect.do_rollback = self._rollback(_original(dialect, "do_rollback"))
         for name, way in _BULK.items():  # rows in bulk go past SQLAlchemy
-            intake._WAYS[name] = self._bulk(way)
+            bulk._WAYS[name] = self._bulk(way)
 
     def point(self, what: str) -> None:
         """A point outside the store, which only an end of the process can hit."""
