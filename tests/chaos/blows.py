@@ -350,7 +350,9 @@ class Director:
         """At the first moment that the store is there: we may be the one that holds its lock."""
         try:
             with contextlib.closing(open_store(self._place.url, lock_wait=0.2)) as store:
-                ProviderDesk(store, self._place.settings).reset("sim", actor="chaos", reason="mended")
+                desk = ProviderDesk(store, self._place.settings)
+                for name in ("sim", "code"):  # a python job whose own call is refused holds its provider too
+                    desk.reset(name, actor="chaos", reason="mended")
         except StoreError:
             self._clockwork.after(1.0, "", self._reset_provider)
 
