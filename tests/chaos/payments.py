@@ -44,7 +44,8 @@ def settle(
         for call in unused if len(paid) > 1 else ():
             why, unknown = _why(call, attempts.get(job_id, ()))
             found.twice[why] += 1
-            if not why or (unknown and job_id in careful):
+            again = any(other["at"] > call["at"] for other in paid)
+            if not why or (unknown and again and job_id in careful):
                 found.faults.append(
                     f"job {job_id}: paid {len(paid)} times; {why or 'no attempt explains it'}"
                 )
