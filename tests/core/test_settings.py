@@ -338,3 +338,12 @@ def test_a_name_without_end_is_not_repeated_when_nothing_has_it() -> None:
         Settings().type("x" * 70_000)
 
     assert len(refused.value.message) < 200
+
+
+def test_a_webhook_secret_that_is_the_api_key_is_refused() -> None:
+    one, other = ("whsec_" + letter * 32 for letter in "ab")
+    provider = {"kind": "openai-responses", "api_key": one, "webhook_secret": [one, other]}
+
+    with pytest.raises(ValidationError, match="one for each"):
+        Settings.model_validate({"providers": {"p": provider}})
+    assert Settings.model_validate({"providers": {"p": provider | {"webhook_secret": [other]}}})
