@@ -115,16 +115,16 @@ class Log(Protocol):
         """Whether *event* would be shown; asked before the fields of an event a job are put together."""
         ...
 
-    def emit(self, event: LogEvent, /, **fields: object) -> None:
-        """Say that *event* happened."""
+    def emit(self, event: LogEvent, /, *, level: Level | None = None, **fields: object) -> None:
+        """Say that *event* happened; with *level*, it matters so much this time, whatever it does else."""
         ...
 
 
 class Unheard:
     """A log nobody reads."""
 
-    def wants(self, event: LogEvent) -> bool:  # noqa: ARG002
+    def wants(self, event: LogEvent) -> bool:  # noqa: ARG002  # the protocol's
         return False
 
-    def emit(self, event: LogEvent, /, **fields: object) -> None:
+    def emit(self, event: LogEvent, /, *, level: Level | None = None, **fields: object) -> None:
         """Nothing."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import Failure, Reply
+from aijobs.core.payload import MAX_BYTES
 
 
 class CallFailed(AijobsError):  # the whole error tree is named without the suffix
@@ -113,7 +114,8 @@ class Call:
     *timeout* bounds the whole call, from the first byte sent to the last byte read. *idempotency_key* stays
     the same over all attempts of one series; *client_request_id* is `aijobs-<job>-<attempt>`. *request* is
     the type's, merged into ours. With *expects_json* an answer that is no JSON is a failure;
-    *response_format* is the JSON Schema to ask the provider for, where it has a way to be asked.
+    *response_format* is the JSON Schema to ask the provider for, where it has a way to be asked. A result of
+    more than *result_bytes* of JSON is cut and says so.
     """
 
     job_id: str
@@ -131,6 +133,7 @@ class Call:
     completion_window: str | None = None
     expects_json: bool = False
     response_format: Mapping[str, object] | None = None
+    result_bytes: int = MAX_BYTES
     context: PythonContext | None = None
 
 

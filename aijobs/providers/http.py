@@ -51,7 +51,7 @@ class HttpAdapter(Foreground):
         found = value_at(value, path)
         if found is _MISSING:
             return _no_result(exchange, path)
-        return Done(result=clean_parsed(found), facts=exchange.facts)
+        return Done(result=clean_parsed(found, max_bytes=call.result_bytes), facts=exchange.facts)
 
 
 def request_body(call: Call, form: str) -> object:

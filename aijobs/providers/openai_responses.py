@@ -113,7 +113,7 @@ def _account(call: Call, exchange: Exchange | Failure) -> Reply | PollFailed:
 def _reply(call: Call, exchange: Exchange) -> Reply:
     read = exchange.read()
     if isinstance(read, Usable):
-        return done(read, exchange.facts, expects_json=call.expects_json, output=_more_than_text(read.value))
+        return done(call, read, exchange.facts, output=_more_than_text(read.value))
     return _pending(exchange, read) if isinstance(read, Working) else read
 
 

@@ -1,9 +1,10 @@
 """Kind `python`: the work is a function of yours, in the worker's own process.
 
 It is called with the job's input, and with the worker's context (see `contract.PythonContext`) when it has a
-second parameter. What it returns must be JSON and is the result as it is. A coroutine runs in the worker's
-event loop, a plain function in a thread. When the time is over nobody waits for a plain function any longer,
-but nothing can stop it: one that takes long should look at `context.cancelled()` now and then.
+second parameter. What it returns must be JSON and is the result as it is, up to the limit on results. A
+coroutine runs in the worker's event loop, a plain function in a thread. When the time is over nobody waits
+for a plain function any longer, but nothing can stop it: one that takes long should look at
+`context.cancelled()` now and then.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import Any
 from aijobs.core.clock import Clock
 from aijobs.core.errors import InvalidInput
 from aijobs.core.model import CallFacts, Done, ErrorClass, Failure, Phase, Reply
-from aijobs.core.payload import dump_json
+from aijobs.core.payload import clean_json, dump_json
 from aijobs.core.redaction import redact
 from aijobs.providers.callables import CannotLoad, Target, in_thread, load
 from aijobs.providers.contract import Call, CallFailed, PythonContext
@@ -56,7 +57,7 @@ class PythonAdapter(Foreground):
             return self._failure(call, error, ErrorClass.INVALID_REQUEST, "cannot_load"), Phase.PREPARING
         try:
             value = await self._run(target, call)
-            return Done(result=dump_json(value)), Phase.BODY
+            return Done(result=_result(value, call.result_bytes)), Phase.BODY
         except CallFailed:
             raise
         except _TimeIsOver:
@@ -111,6 +112,11 @@ class _Bounded:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
+
+
+def _result(value: object, most_bytes: int) -> str:
+    text = dump_json(value)
+    return text if len(text.encode()) <= most_bytes else clean_json(value, max_bytes=most_bytes)
 
 
 def _time_is_over(call: Call) -> Failure:

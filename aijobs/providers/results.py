@@ -18,7 +18,7 @@ from aijobs.providers.contract import Call
 from aijobs.providers.endpoint import Exchange
 
 
-def done(usable: Usable, facts: CallFacts, *, expects_json: bool, output: object = None) -> Done:
+def done(call: Call, usable: Usable, facts: CallFacts, *, output: object = None) -> Done:
     """The whole answer as a result that can be stored; *output* None leaves it at the text."""
     result: dict[str, object] = {
         "text": usable.text,
@@ -26,13 +26,13 @@ def done(usable: Usable, facts: CallFacts, *, expects_json: bool, output: object
         "model": at(usable.value, "model"),
         "id": at(usable.value, "id"),
     }
-    if expects_json:
+    if call.expects_json:
         result["json"] = json.loads(usable.text.strip())  # read_answer has seen that it is
     if output is not None:
         result["output"] = output
     if usable.notes:
         result["notes"] = usable.notes
-    return Done(result=clean_parsed(result), facts=facts)
+    return Done(result=clean_parsed(result, max_bytes=call.result_bytes), facts=facts)
 
 
 def whole_answer(call: Call, exchange: Exchange, *, more: Callable[[object], object]) -> Reply:
@@ -40,7 +40,7 @@ def whole_answer(call: Call, exchange: Exchange, *, more: Callable[[object], obj
     read = exchange.read()
     match read:
         case Usable():
-            return done(read, exchange.facts, expects_json=call.expects_json, output=more(read.value))
+            return done(call, read, exchange.facts, output=more(read.value))
         case Working():
             message = f"the provider says {read.status!r}, and this kind has no way to ask after it"
             return failure_of(

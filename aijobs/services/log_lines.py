@@ -93,21 +93,27 @@ class LineLog:
         """Whether *event* is shown at this level."""
         return level_of(event) >= self._level
 
-    def emit(self, event: LogEvent, /, **fields: object) -> None:
+    def emit(self, event: LogEvent, /, *, level: Level | None = None, **fields: object) -> None:
         """Write the line of *event*."""
-        if self.wants(event):
-            self._write(self._phrase(event, fields, self._clock.now()))
+        level = level or level_of(event)
+        if level >= self._level:
+            self._write(self._phrase(event, fields, self._clock.now(), level))
 
 
-def text_line(event: LogEvent, fields: Mapping[str, object], now: datetime) -> str:
+def text_line(
+    event: LogEvent, fields: Mapping[str, object], now: datetime, level: Level | None = None
+) -> str:
     """`2026-01-01T00:00:00.000Z WARNING job ...`: the words of the table, with the fields filled in."""
     words = _WORDS[event].format_map({name: _plain(fields.get(name)) for name in FIELDS[event]})
-    return f"{_instant(now)} {level_of(event).name:<7} {' '.join(words.split())}"
+    return f"{_instant(now)} {(level or level_of(event)).name:<7} {' '.join(words.split())}"
 
 
-def json_line(event: LogEvent, fields: Mapping[str, object], now: datetime) -> str:
+def json_line(
+    event: LogEvent, fields: Mapping[str, object], now: datetime, level: Level | None = None
+) -> str:
     """`{"at": ..., "level": ..., "event": ..., <fields>}`; unknown is null, durations are seconds."""
-    head = {"at": _instant(now), "level": level_of(event).name.lower(), "event": event.value}
+    level = level or level_of(event)
+    head = {"at": _instant(now), "level": level.name.lower(), "event": event.value}
     told = {name: _json(value) for name, value in fields.items() if name not in head}
     return json.dumps(head | told, ensure_ascii=False)
 

@@ -20,7 +20,7 @@ import httpx
 from aijobs import __version__
 from aijobs.core.clock import Chance
 from aijobs.core.hints import delay_hint
-from aijobs.core.log_events import Log, LogEvent, Unheard
+from aijobs.core.log_events import Level, Log, LogEvent, Unheard
 from aijobs.core.notifying import Told, message, next_step, private_address
 from aijobs.core.redaction import redact
 from aijobs.core.settings import NotifySettings, Settings
@@ -157,7 +157,10 @@ class Notifier:
             case "command":
                 return _run(target, body)
             case "log":
-                self.log.emit(LogEvent.JOB_ENDED, job=note.job_id, type=note.type, status=note.event)
+                level = Level[target.level.upper()]
+                self.log.emit(
+                    LogEvent.JOB_ENDED, level=level, job=note.job_id, type=note.type, status=note.event
+                )
                 return Told(delivered=True)
 
     def _post(self, target: NotifySettings, note_id: str, body: bytes) -> Told:

@@ -179,3 +179,12 @@ def test_a_chat_provider_has_no_work_to_poll_or_cancel() -> None:
     answers = with_adapter(ask, kind=KIND)
 
     assert all(isinstance(answer, PollFailed) and answer.gone for answer in answers)
+
+
+def test_an_answer_above_the_limit_on_results_is_cut_and_says_so() -> None:
+    with hostile(peers.answers_json(completion("x" * 5000))) as server:
+        reply = submit(KIND, server, make_call(result_bytes=2000))
+
+    assert isinstance(reply, Done)
+    assert len(reply.result) <= 2000
+    assert json.loads(reply.result)["aijobs_truncated"]["max_bytes"] == 2000

@@ -1,6 +1,7 @@
 """Kind `python`: functions of every sort, and every way one can go wrong."""
 
 import asyncio
+import json
 import sys
 import threading
 from collections.abc import Coroutine
@@ -339,3 +340,17 @@ def test_there_is_nothing_to_ask_after_in_the_background() -> None:
     answers = [asyncio.run(ask(make_call(), "x")) for ask in (adapter.poll, adapter.cancel)]
 
     assert all(isinstance(answer, PollFailed) and answer.gone for answer in answers)
+
+
+def large(data: object) -> object:
+    return ["é" * 1000, "the end"]
+
+
+def test_a_result_above_the_limit_is_cut_and_says_so() -> None:
+    cut, whole = submit("large", make_call(result_bytes=1024)), submit("large", make_call())
+
+    assert isinstance(cut, Done)
+    assert isinstance(whole, Done)
+    assert len(cut.result.encode()) <= 1024
+    assert json.loads(cut.result)["aijobs_truncated"]["max_bytes"] == 1024
+    assert json.loads(whole.result) == large(None)

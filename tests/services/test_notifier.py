@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 from standardwebhooks import Webhook
 
+from aijobs.core.log_events import Level
 from aijobs.core.model import ErrorClass
 from aijobs.core.notifying import Told, next_step, private_address
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.log_lines import LineLog
 from aijobs.services.notifier import Notifier
 from aijobs.store import jobs, outbox
 from tests.support import hostile as peers
@@ -74,6 +76,17 @@ def test_the_official_library_verifies_what_we_send(store, chance, clock, hook, 
     monkeypatch.setattr(Webhook, "_Webhook__verify_timestamp", lambda self, value: clock.now(), raising=False)
 
     assert Webhook(SECRET).verify(sent.body, sent.headers)["type"] == "job.succeeded"
+
+
+def test_the_line_in_the_log_has_the_level_that_its_target_names(store, chance, clock):
+    targets = {"calm": {"kind": "log"}, "loud": {"kind": "log", "level": "error"}}
+    coordinator, notifier = wired(store, chance, targets)
+    lines: list[str] = []
+    notifier.log = LineLog(lines.append, clock=clock, level=Level.WARNING)
+    job = finish_one(coordinator)
+
+    assert notifier.run_once().delivered == 2
+    assert lines == [f"2026-01-01T00:00:00.000Z ERROR   job {job.id} (t) ended: succeeded"]
 
 
 def test_a_receiver_that_is_down_for_a_day_is_told_in_the_end_and_by_one_id(store, chance, clock, hook):

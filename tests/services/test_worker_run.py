@@ -86,6 +86,26 @@ def test_the_call_carries_the_ids_the_input_and_the_rendered_prompt(store: Store
     assert history(store, job_id)[0]["client_request_id"] == f"aijobs-{job_id}-1"
 
 
+def test_the_limits_on_prompts_and_results_are_those_of_the_configuration(
+    store: Store, chance: Chance
+) -> None:
+    kind = {"provider": "p", "prompt": "n is {{ n }}"}
+    ids = enqueue(store, chance, count=11)  # the prompt of the last one has one digit more
+    provider = ScriptedProvider()
+
+    drain(
+        store, provider,
+        settings=settings_of(types={"t": kind}, limits={"prompt_bytes": 6, "result_bytes": 2000}),
+    )  # fmt: skip
+
+    assert [call.prompt for call in provider.calls] == [f"n is {n}" for n in range(10)]
+    assert {call.result_bytes for call in provider.calls} == {2000}
+    with store.read() as tx:
+        last = jobs.get(tx, ids[-1])
+    assert last is not None
+    assert (last.status, last.last_error_class) == (Status.DEAD_LETTER, "invalid_request")
+
+
 def test_the_idempotency_key_stays_the_same_over_the_attempts(store: Store, chance: Chance) -> None:
     (job_id,) = enqueue(store, chance)
     answers = iter([failure(), failure(), Done(result="1")])

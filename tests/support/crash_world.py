@@ -15,7 +15,7 @@ from typing import Any
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import StoreError
 from aijobs.core.lifecycle import AttemptEnd, Cancelled, Failed, Parked, Succeeded
-from aijobs.core.log_events import LogEvent, Unheard
+from aijobs.core.log_events import Level, LogEvent, Unheard
 from aijobs.core.model import CallFacts, Done, ErrorClass, Failure, Job, NewJob, Phase, Usage
 from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
@@ -316,7 +316,7 @@ class _Receiver(Unheard):
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def emit(self, event: LogEvent, /, **fields: object) -> None:
+    def emit(self, event: LogEvent, /, *, level: Level | None = None, **fields: object) -> None:
         if event is LogEvent.JOB_ENDED:
             self._process.fuse.point("before the notification")
             self._process.outside.note("told", fields["job"], str(fields["status"]))

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from aijobs.core.clock import Chance, seeded_chance
-from aijobs.core.log_events import LogEvent
+from aijobs.core.log_events import Level, LogEvent
 from aijobs.core.model import Done, ErrorClass, Failure, Reply
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Adapter, Call, PollFailed
@@ -199,7 +199,7 @@ class Heard:
     def wants(self, event: LogEvent) -> bool:
         return True
 
-    def emit(self, event: LogEvent, /, **fields: object) -> None:
+    def emit(self, event: LogEvent, /, *, level: Level | None = None, **fields: object) -> None:
         self.said.append((event, fields))
 
     def fields_of(self, event: LogEvent) -> list[dict[str, object]]:

@@ -76,12 +76,12 @@ _LAYERS = MappingProxyType(
     }
 )
 _KNOWN = frozenset(one.value for one in _E)
-_RESULT_CODES = frozenset({"end_refused", "result_too_large"})
+_NOT_SAVED = "end_refused"
 
 
 def layer_of(error_class: str | None, code: str | None) -> Layer:
     """Who is behind an error; what is not our own doing, or the request's, is the provider's."""
-    if code in _RESULT_CODES:
+    if code == _NOT_SAVED:
         return Layer.RESULT
     if error_class is None or error_class not in _KNOWN:
         return Layer.WORKER

@@ -108,8 +108,16 @@ class SizeLimits(Section):
     input_depth: Annotated[
         int, Field(description="how deep a job's input may nest", strict=True, ge=1, le=1000)
     ] = 100
-    prompt_bytes: Annotated[Size, Field(description="a rendered prompt, in bytes")] = 10 << 20
-    result_bytes: Annotated[Size, Field(description="a job's result, in bytes of JSON")] = 10 << 20
+    prompt_bytes: Annotated[
+        Size, Field(description="a rendered prompt, in bytes; a job with a larger one fails")
+    ] = 10 << 20
+    result_bytes: Annotated[
+        int,
+        Field(
+            description="a job's result, in bytes of JSON; a larger one is cut and says so",
+            strict=True, ge=1024, le=1 << 30,
+        ),
+    ] = 10 << 20  # fmt: skip
 
 
 class Tiers(Section):

@@ -106,7 +106,7 @@ class Calls:
         """What every call of the type has in common. Raises NotFound."""
         known = self._recipes.get(type_name)
         if known is None:
-            known = self._recipes[type_name] = _recipe(self._settings.type(type_name))
+            known = self._recipes[type_name] = _recipe(self._settings, type_name)
         return known
 
     def _call(
@@ -132,6 +132,7 @@ class Calls:
             completion_window=recipe.completion_window,
             expects_json=recipe.kind.expects_json,
             response_format=recipe.kind.response_format,
+            result_bytes=self._settings.limits.result_bytes,
             context=context,
         )
 
@@ -147,19 +148,25 @@ def _request(job: Job, kind: TypeSettings) -> Mapping[str, object]:
     return kind.request
 
 
-def _recipe(kind: TypeSettings) -> Recipe:
+def _recipe(settings: Settings, type_name: str) -> Recipe:
+    kind = settings.type(type_name)
     follow = kind.background_options
     pace = Pace(
         first=follow.poll_first, factor=follow.poll_factor, cap=follow.poll_cap,
         max_queue_wait=follow.max_queue_wait, max_run=follow.max_run,
     )  # fmt: skip
     window = follow.completion_window if kind.background else None
-    return Recipe(kind=kind, pace=pace, completion_window=window, prompt=_prompter(kind.prompt))
+    prompt = _prompter(kind.prompt, settings.limits.prompt_bytes)
+    return Recipe(kind=kind, pace=pace, completion_window=window, prompt=prompt)
 
 
-def _prompter(template: str | None) -> Callable[[object], str | None]:
+def _prompter(template: str | None, most_bytes: int) -> Callable[[object], str | None]:
     if template is None:
         return lambda _: None
     from aijobs.core.prompt import render
 
-    return lambda data: render(template, data if isinstance(data, Mapping) else {"input": data})
+    def prompt(data: object) -> str:
+        given = data if isinstance(data, Mapping) else {"input": data}
+        return render(template, given, most_bytes=most_bytes)
+
+    return prompt

@@ -87,7 +87,7 @@ class Tally:
                 pass
 
     def _say(self, event: LogEvent, job: Job, **more: object) -> None:
-        self._log.emit(event, job=job.id, type=job.type, attempt=job.attempts, **more)
+        self._log.emit(event, level=None, job=job.id, type=job.type, attempt=job.attempts, **more)
 
 
 def _why(move: Move | None) -> dict[str, object]:
