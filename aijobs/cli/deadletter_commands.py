@@ -7,8 +7,8 @@ import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of, unknown_type
-from aijobs.cli.inspect_command import inspect
 from aijobs.cli.filters import ErrorClassFilter
+from aijobs.cli.inspect_command import inspect
 from aijobs.cli.options import (
     Actor,
     Limit,
