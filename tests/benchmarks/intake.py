@@ -1,0 +1,197 @@
+"""Webhook intake: `serve` takes 500 signed deliveries, 50 at once, a fifth of them copies.
+
+`python -m tests.benchmarks.intake [--json] [--deliveries N] [--rounds N] [--database NAME...]` compares it
+with the least a Starlette handler can do: read the body, write one row, commit, answer. Both are processes of
+their own under uvicorn, on a store with its default durability. Deliveries a second, medians of the rounds.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psycopg
+
+from aijobs.core.clock import SystemClock
+from aijobs.core.signature import sign
+from aijobs.core.signing_key import decode_key
+from tests.benchmarks.drain import fresh
+from tests.benchmarks.report import Row, as_json, in_turns, table
+
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+AT_ONCE = 50
+CONFIG = {
+    "providers": {
+        "p": {"kind": "openai-responses", "api_key": "${API_KEY}", "webhook_secret": "${SECRET}"},
+    },
+    "types": {"t": {"provider": "p", "model": "m"}},
+}
+Delivery = tuple[dict[str, str], bytes]
+
+
+def deliveries(count: int, prefix: str) -> list[Delivery]:
+    """Signed ones in any order, every fifth a copy of an earlier one."""
+    now, keys = SystemClock().now(), [decode_key(SECRET)]
+    made = []
+    for n in range(count):
+        name = f"{prefix}_{n - 1 if n % 5 == 4 else n}"
+        event = {"object": "event", "type": "response.completed", "data": {"id": f"resp_{name}"}}
+        body = json.dumps(event).encode()
+        made.append(({"content-type": "application/json", **sign(name, body, keys=keys, now=now)}, body))
+    random.Random(1).shuffle(made)
+    return made
+
+
+async def _deliver(url: str, made: Sequence[Delivery]) -> float:
+    left = iter(made)
+    async with aiohttp.ClientSession() as session:
+
+        async def lane() -> None:
+            for headers, body in left:
+                async with session.post(url, data=body, headers=headers) as response:
+                    assert response.status == 200, await response.text()
+
+        began = time.perf_counter()
+        await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
+        return len(made) / (time.perf_counter() - began)
+
+
+def bare_app(url: str) -> Any:
+    """The least: one row, one commit."""
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    write = _sqlite_writer(url) if url.startswith("sqlite") else _postgresql_writer(url)
+
+    async def take(request: Request) -> JSONResponse:
+        await run_in_threadpool(write, (await request.body()).decode())
+        return JSONResponse({"outcome": "taken"})
+
+    return Starlette(routes=[Route("/webhooks/p", take, methods=["POST"])])
+
+
+def _sqlite_writer(url: str) -> Any:
+    connection = sqlite3.connect(
+        url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE taken (body text NOT NULL)")
+    alone = threading.Lock()
+
+    def write(body: str) -> None:
+        with alone:
+            connection.execute("INSERT INTO taken VALUES (?)", (body,))
+
+    return write
+
+
+def _postgresql_writer(url: str) -> Any:
+    mine = threading.local()
+    with psycopg.connect(url) as server:
+        server.execute("CREATE TABLE taken (body text NOT NULL)")
+
+    def write(body: str) -> None:
+        if not hasattr(mine, "connection"):
+            mine.connection = psycopg.connect(url, autocommit=True)
+        mine.connection.execute("INSERT INTO taken VALUES (%s)", (body,))
+
+    return write
+
+
+@contextlib.contextmanager
+def serving(command: Sequence[str], port: int, environ: dict[str, str]) -> Iterator[str]:
+    """The URL of *command*, once it takes connections."""
+    process = subprocess.Popen(command, env={**os.environ, **environ}, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/webhooks/p"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def ours(database: str, count: int) -> float:
+    """Deliveries a second that `serve` takes."""
+    with fresh(database) as url, tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "aijobs.yaml"
+        config.write_text(json.dumps(CONFIG))
+        environ = {"AIJOBS_DATABASE": url, "AIJOBS_CONFIG": str(config), "SECRET": SECRET, "API_KEY": "k"}
+        program, port = [sys.executable, "-c", "from aijobs.cli.main import main; main()"], _port()
+        subprocess.run([*program, "-q", "db", "upgrade"], env={**os.environ, **environ}, check=True)
+        with serving([*program, "-q", "serve", "--port", str(port)], port, environ) as address:
+            return _measured(address, count)
+
+
+def bare(database: str, count: int) -> float:
+    """Deliveries a second that the bare handler takes."""
+    with fresh(database) as url:
+        port = _port()
+        command = [sys.executable, "-m", "tests.benchmarks.intake", "--bare", url, "--port", str(port)]
+        with serving(command, port, {}) as address:
+            return _measured(address, count)
+
+
+def _measured(address: str, count: int) -> float:
+    async def run() -> float:
+        await _deliver(address, deliveries(AT_ONCE, "first"))  # threads and connections are there afterwards
+        return await _deliver(address, deliveries(count, "wh"))
+
+    return asyncio.run(run())
+
+
+def measure(database: str, *, count: int, rounds: int) -> Row:
+    """Both, in turns."""
+    found = in_turns(rounds, {"serve": lambda: ours(database, count), "bare": lambda: bare(database, count)})
+    return Row(
+        bar="P10", what=f"{count} webhook deliveries, {AT_ONCE} at once", database=database,
+        ours=found["serve"], beside="a bare handler", theirs=found["bare"], at_least=0.5,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Measure and print; with --bare be the bare handler."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--deliveries", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--bare", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.bare:
+        import uvicorn
+
+        uvicorn.run(bare_app(asked.bare), port=asked.port, log_level="error")
+        return
+    rows = [measure(name, count=asked.deliveries, rounds=asked.rounds) for name in asked.database]
+    print(json.dumps(as_json(rows)) if asked.json else table(rows))
+
+
+if __name__ == "__main__":
+    main()
