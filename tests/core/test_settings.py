@@ -346,4 +346,5 @@ def test_a_webhook_secret_that_is_the_api_key_is_refused() -> None:
 
     with pytest.raises(ValidationError, match="one for each"):
         Settings.model_validate({"providers": {"p": provider}})
-    assert Settings.model_validate({"providers": {"p": provider | {"webhook_secret": [other]}}})
+    settings = Settings.model_validate({"providers": {"p": provider | {"webhook_secret": [other]}}})
+    assert len(settings.provider("p").webhook_secret) == 1
