@@ -5,7 +5,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, or_, select
 
-from aijobs.core.model import Status
+from aijobs.core.model import Job, Status
+from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
 
 _c = jobs.c
@@ -14,6 +15,12 @@ _CANCELS = select(_c.id, _c.lock_token).where(
     _c.locked_by == bindparam("worker"),
     _c.parked_at.is_(None),
     _c.cancel_requested_at.is_not(None),
+)
+_TAKEN_AT = select(*COLUMNS).where(
+    _c.status == Status.PROCESSING.value,
+    _c.locked_by == bindparam("worker"),
+    _c.parked_at.is_(None),
+    _c.updated_at.in_(bindparam("instants", expanding=True)),
 )
 _MAY_START = (
     _c.type.in_(bindparam("waiting", expanding=True)),
@@ -52,6 +59,11 @@ _WAITING_SINCE = (
 def cancels_asked(tx: Connection, worker: str) -> list[tuple[str, int]]:
     """The leases (id, fence) of *worker* whose jobs a person asked to cancel."""
     return [(row[0], row[1]) for row in tx.execute(_CANCELS, {"worker": worker})]
+
+
+def taken_at(tx: Connection, worker: str, instants: Sequence[datetime]) -> list[Job]:
+    """What *worker* claimed at just these *instants*, and nobody has touched since."""
+    return [job_from(row) for row in tx.execute(_TAKEN_AT, {"worker": worker, "instants": list(instants)})]
 
 
 def runnable(

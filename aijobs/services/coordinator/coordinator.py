@@ -13,6 +13,7 @@ from aijobs.services.coordinator.admission import Admitted, admit
 from aijobs.services.coordinator.backlog import Backlog
 from aijobs.services.coordinator.machinery import Machinery
 from aijobs.services.coordinator.steps import in_steps
+from aijobs.services.coordinator.unanswered import Claims
 from aijobs.services.coordinator.values import (
     Claim,
     ClaimRequest,
@@ -58,6 +59,7 @@ class Coordinator:
         self.chance = chance
         self.clock = clock or store.clock
         self.tracing = tracing
+        self._claims = Claims(self._write, self.clock)
         self.configure(settings)
 
     def configure(self, settings: Settings) -> None:
@@ -123,8 +125,11 @@ class Coordinator:
     # --- The worker's verbs ---
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
-        """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order."""
-        found = self._write(lambda tx: self._machinery.claiming.claim(tx, request, self.clock.now()))
+        """Lease jobs to a worker: parked ones whose look is due first, then ready ones in fair order.
+
+        What its last claim took although the answer was lost is handed back before.
+        """
+        found = self._claims.claim(self._machinery, request)
         if self.tracing is not None:
             self.tracing.claimed(found)
         return found
