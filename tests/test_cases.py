@@ -1,37 +1,19 @@
 """The table of cases names tests that exist."""
 
-import ast
 import re
-from functools import cache
 from pathlib import Path
+
+from tests.support.documents import TEST, missing
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs" / "cases.md"
 ROW = re.compile(r"^\| ([A-J]\d\d) \| (.+?) \| (.+) \|$", re.MULTILINE)
-TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
-
-
-@cache
-def written_in(path: Path) -> frozenset[str]:
-    """The names of the tests in a file, read and not imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return frozenset(node.name for node in functions)
 
 
 def rows() -> list[tuple[str, str, str]]:
     """Case, what happens, tests."""
     found: list[tuple[str, str, str]] = ROW.findall(TABLE.read_text(encoding="utf-8"))
     return found
-
-
-def missing(cell: str) -> list[str]:
-    """The tests that a cell names and nobody wrote."""
-    return [
-        f"{file}::{name}"
-        for file, name in TEST.findall(cell)
-        if not (ROOT / file).is_file() or name not in written_in(ROOT / file)
-    ]
 
 
 def test_every_test_the_table_names_exists() -> None:

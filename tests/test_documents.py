@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.config_reference import PAGE, page
-from tests.support.documents import DOCUMENTS, anchors, links, named, text_of, unknown
+from tests.support.documents import DOCUMENTS, anchors, blocks, links, named, text_of, typed, unknown
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,3 +43,14 @@ def test_what_is_wrong_in_a_document_is_found() -> None:
 
 def test_the_configuration_reference_is_what_the_schema_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.support.config_reference"
+
+
+def test_what_the_configuration_reference_shows_runs_in_an_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (shown,) = blocks(PAGE.read_text(encoding="utf-8"), "bash")
+
+    done = [CommandLine(database=None)(*words) for words in typed(shown)]
+
+    assert [(one.code, one.err if one.code else "") for one in done] == [(0, "")] * 4

@@ -13,10 +13,11 @@ import pytest
 from sqlalchemy import Column, MetaData, Table, Text, create_engine, func, insert, select
 
 from aijobs.cli.app import COMMANDS
-from tests.support.command_line import ROOT, CommandLine, command, parse
+from tests.support.command_line import CommandLine, command, parse
+from tests.support.documents import named, text_of, typed
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-HANDBOOK = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+README = text_of(Path("README.md"))
+HANDBOOK = text_of(Path("docs/operations.md"))
 FAILING = "providers: {p: {kind: simulator, fault: '503'}}\ntypes: {summarize: {provider: p}}\n"
 
 
@@ -25,15 +26,6 @@ def block(name: str) -> str:
     found = re.search(rf"<!-- command: {name} -->\n```bash\n(.*?)```", README, re.DOTALL)
     assert found, name
     return found[1]
-
-
-def typed(text: str) -> list[list[str]]:
-    """The words after `aijobs` in each line that calls it; comments are left out."""
-    lines = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("aijobs ")]
-    return [
-        words[1 : next((n for n, word in enumerate(words) if word in ("&", "|", ">")), None)]
-        for words in lines
-    ]
 
 
 @pytest.fixture
@@ -120,10 +112,7 @@ def test_the_python_example_runs(folder: Path, worker: Any, monkeypatch: pytest.
 
 def _shown(text: str) -> list[str]:
     """Every command in the shell blocks and in the prose of *text*."""
-    blocks = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL))
-    prose = re.findall(r"`(aijobs [^`]+)`", text)
-    whole = [shlex.join(["aijobs", *words]) for words in typed(blocks + "\n" + "\n".join(prose))]
-    return [line for line in dict.fromkeys(whole) if not line.endswith(" ...")]
+    return [shlex.join(["aijobs", *words]) for words in named(text) if words[-1:] != ["..."]]
 
 
 @pytest.mark.parametrize("line", dict.fromkeys(_shown(README) + _shown(HANDBOOK)))
@@ -137,11 +126,3 @@ def test_every_command_is_in_the_table_of_the_readme_and_every_one_there_exists(
 
     assert set(named) - set(COMMANDS) == set()
     assert set(COMMANDS) - set(named) - {"schedule", "doctor"} == set()
-
-
-def test_every_file_that_is_linked_is_there() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README) + [
-        f"docs/{name}" for name in re.findall(r"\]\(([^)#:]+)\)", HANDBOOK)
-    ]
-
-    assert [link for link in links if not (ROOT / link).exists()] == []

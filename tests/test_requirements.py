@@ -5,8 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from tests.support.documents import text_of
-from tests.test_cases import TEST, missing
+from tests.support.documents import TEST, missing, text_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path("docs/requirements.md")

@@ -1,5 +1,6 @@
-"""Reads the documents: their links, their shell blocks, and the commands that they name."""
+"""Reads the documents: their links, their shell blocks, and the commands and tests that they name."""
 
+import ast
 import re
 import shlex
 from functools import cache
@@ -13,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = tuple(
     sorted(path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))),
 )
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+"""A test as a document names it: file and function."""
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _BREAKS = ("&", "|", ">", ">>", "<", "2>&1", "||", "&&", ";")
@@ -78,3 +81,20 @@ def unknown(words: list[str]) -> list[str]:
     known = {name for param in group.get_params(context) for name in (*param.opts, *param.secondary_opts)}
     options = (word.partition("=")[0] for word in left if re.match(r"--?[a-z]", word))
     return [option for option in options if option not in known]
+
+
+@cache
+def _functions(path: Path) -> frozenset[str]:
+    """The names of the functions in a file, read and not imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def missing(text: str) -> list[str]:
+    """The tests that *text* names and nobody wrote."""
+    return [
+        f"{file}::{name}"
+        for file, name in TEST.findall(text)
+        if not (ROOT / file).is_file() or name not in _functions(ROOT / file)
+    ]
