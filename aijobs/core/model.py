@@ -22,7 +22,6 @@ class Status(StrEnum):
 
 
 FINAL = frozenset({Status.SUCCEEDED, Status.DEAD_LETTER, Status.CANCELLED})
-WAITING = frozenset({Status.PENDING, Status.FAILED})
 
 
 class Outcome(StrEnum):

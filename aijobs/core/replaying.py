@@ -6,7 +6,6 @@ The preview and the run use the same functions on the same facts: what was shown
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from aijobs.core.durations import Rate
 from aijobs.core.model import ErrorClass, Job, Status
@@ -180,14 +179,6 @@ def _size(before: Sequence[int], options: ReplayOptions) -> int:
     return options.batch_size
 
 
-class Stop(StrEnum):
-    """Why a replay ends before its last job."""
-
-    CANARY = "canary"
-    FAILURES = "failures"
-    PROVIDER = "provider"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """How far a replay has come. *settled* jobs have ended again: well or not."""
@@ -203,11 +194,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextAct:
-    """What to do now: start *size* jobs, wait until *wait_until* or for jobs to settle, or end."""
+    """What to do now: start *size* jobs, wait until *wait_until*, end, or else let jobs settle."""
 
     size: int = 0
     wait_until: datetime | None = None
-    settling: bool = False
     stop: str | None = None
     done: bool = False
 
@@ -228,7 +218,7 @@ def next_act(standing: Standing, options: ReplayOptions, troubles: Iterable[str]
     if trouble and standing.planned:  # nor are jobs waited for that wait for it: they end without us
         return NextAct(stop=trouble)
     if standing.running:
-        return NextAct(settling=True)
+        return NextAct()
     if standing.planned == 0:
         return NextAct(done=True)
     if standing.last_batch_at is not None:

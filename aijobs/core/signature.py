@@ -22,7 +22,6 @@ from enum import StrEnum
 TOLERANCE = timedelta(minutes=5)
 """How far a delivery's timestamp may be from now, in either direction."""
 
-LONGEST_ID = 256
 _MOST_TOKENS = 64
 _TIMESTAMP = re.compile(rb"[0-9]{1,12}")
 _ID = re.compile(rb"[\x21-\x2d\x2f-\x7e]{1,256}")  # printable ASCII without white space and without "."
@@ -69,9 +68,7 @@ def verify(
         return found
     delivery_id, timestamp, signatures = found
     if not _ID.fullmatch(delivery_id):
-        return Refused(
-            kind=Refusal.MALFORMED, reason="webhook-id is empty, too long, or has forbidden characters"
-        )
+        return _malformed("webhook-id is empty, too long, or has forbidden characters")
     if not _TIMESTAMP.fullmatch(timestamp):
         return _malformed("webhook-timestamp is not a number of whole seconds")
     offered = _offered(signatures)
@@ -97,14 +94,7 @@ def sign(delivery_id: str, body: bytes, *, keys: Sequence[bytes], now: datetime)
 
 def _fields(headers: Headers) -> tuple[bytes, bytes, bytes] | Refused:
     """The three header fields; each must be there exactly once, so that nobody chooses which one counts."""
-    pairs = (
-        (
-            (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-            for name, value in headers.items()
-        )
-        if isinstance(headers, Mapping)
-        else headers
-    )
+    pairs = _encoded(headers.items()) if isinstance(headers, Mapping) else headers
     values: dict[str, list[bytes]] = {field: [] for field in _FIELDS}
     for name, value in pairs:
         field = name.decode("latin-1").lower()
@@ -117,7 +107,7 @@ def _fields(headers: Headers) -> tuple[bytes, bytes, bytes] | Refused:
     return values[_FIELDS[0]][0], values[_FIELDS[1]][0], values[_FIELDS[2]][0]
 
 
-def _pairs(items: Iterable[tuple[str, str]]) -> Iterable[tuple[bytes, bytes]]:
+def _encoded(items: Iterable[tuple[str, str]]) -> Iterable[tuple[bytes, bytes]]:
     return ((name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in items)
 
 

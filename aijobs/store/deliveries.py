@@ -1,11 +1,11 @@
 """The webhook inbox: one row a (provider, delivery id), whatever arrives how often and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import deliveries
@@ -68,7 +68,6 @@ _SETTLE = (
     .where(*_KEY, _c.handled_at.is_(None))
     .values(outcome=bindparam("new_outcome"), job_id=bindparam("new_job_id"), handled_at=bindparam("now"))
 )
-_COUNT = select(func.count()).select_from(deliveries).where(_c.handled_at.is_(None), _c.outcome != "ignored")
 
 
 def record(tx: Connection, delivery: Delivery) -> bool:
@@ -96,20 +95,19 @@ def match(tx: Connection, provider_job_id: str, job_id: str, now: datetime) -> i
 
 def unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
     """Deliveries received up to *before* whose job is not known, oldest first."""
-    rows: Any = tx.execute(_UNMATCHED, {"before": before, "limit": limit})
-    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+    return _found(tx.execute(_UNMATCHED, {"before": before, "limit": limit}))
 
 
 def about(tx: Connection, provider_job_ids: Sequence[str]) -> list[Delivery]:
     """Every delivery about these provider jobs, oldest first."""
-    rows: Any = tx.execute(_ABOUT, {"provider_job_ids": list(provider_job_ids)}) if provider_job_ids else ()
-    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+    if not provider_job_ids:
+        return []
+    return _found(tx.execute(_ABOUT, {"provider_job_ids": list(provider_job_ids)}))
 
 
 def newest_unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
     """As `unmatched`, newest first: of many that concern nobody, the old ones have been looked at."""
-    rows: Any = tx.execute(_NEWEST_UNMATCHED, {"before": before, "limit": limit})
-    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+    return _found(tx.execute(_NEWEST_UNMATCHED, {"before": before, "limit": limit}))
 
 
 def settle(tx: Connection, delivery: Delivery, outcome: str, job_id: str | None, now: datetime) -> bool:
@@ -121,6 +119,5 @@ def settle(tx: Connection, delivery: Delivery, outcome: str, job_id: str | None,
     return tx.execute(_SETTLE, values).rowcount == 1
 
 
-def count_unmatched(tx: Connection) -> int:
-    """How many deliveries wait for their job to become known."""
-    return tx.execute(_COUNT).scalar_one()
+def _found(rows: Iterable[Any]) -> list[Delivery]:
+    return [Delivery(**dict(zip(_NAMES, row, strict=True))) for row in rows]

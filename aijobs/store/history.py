@@ -69,7 +69,6 @@ _SETTLE = (
         settled_at=bindparam("now"),
     )
 )
-_LAST_EVENTS = select(events).order_by(events.c.id.desc()).limit(bindparam("limit"))
 
 
 def add_inputs(tx: Connection, rows: Sequence[Mapping[str, object]]) -> None:
@@ -130,11 +129,6 @@ def settle_dead_letter(
 def add_notifications(tx: Connection, rows: Sequence[Mapping[str, object]]) -> None:
     """Put notifications into the outbox; one a (job, round, target), whoever asks twice."""
     tx.execute(_OUTBOX[tx.dialect.name], list(rows))
-
-
-def last_events(tx: Connection, limit: int) -> list[dict[str, object]]:
-    """The newest events of the whole store, newest first."""
-    return [dict(row._mapping) for row in tx.execute(_LAST_EVENTS, {"limit": limit})]
 
 
 def _event_row(record: Event) -> dict[str, object]:

@@ -23,7 +23,6 @@ _PROCESSING = Status.PROCESSING.value
 _PENDING = Status.PENDING.value
 _FAILED = Status.FAILED.value
 _DEAD = Status.DEAD_LETTER.value
-_CANCELLED = Status.CANCELLED.value
 
 _ON_KEY = [_c.user, _c.type, _c.key]
 _WHERE_KEYED = _c.key.is_not(None) & _c.key_released_at.is_(None)

@@ -168,11 +168,6 @@ _CODES = (
     .outerjoin(job_inputs, job_inputs.c.job_id == jobs.c.id)
     .where(jobs.c.id.in_(bindparam("job_ids", expanding=True)))
 )
-_LIVE_ELSEWHERE = (
-    select(_i.job_id, _i.replay_id)
-    .join(replays, _r.id == _i.replay_id)
-    .where(_i.job_id.in_(bindparam("job_ids", expanding=True)), _r.state == "running", _i.state == "planned")
-)
 
 
 def create(tx: Connection, replay: Replay, items: Sequence[Item]) -> None:
@@ -304,12 +299,6 @@ def facts_of(tx: Connection, job_ids: Sequence[str]) -> dict[str, tuple[str | No
     """For each job: the code version of its last attempt, and whether its input is still kept."""
     rows: Any = tx.execute(_CODES, {"job_ids": list(job_ids)})
     return {job_id: (code, bool(there)) for job_id, code, there in rows}
-
-
-def planned_elsewhere(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
-    """Those of *job_ids* that a running replay is about to replay, with the replay's id."""
-    rows: Any = tx.execute(_LIVE_ELSEWHERE, {"job_ids": list(job_ids)})
-    return {job_id: replay_id for job_id, replay_id in rows}  # noqa: C416
 
 
 def to_json(value: Mapping[str, object] | Sequence[object]) -> str:

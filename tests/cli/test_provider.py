@@ -7,8 +7,8 @@ import pytest
 from aijobs.core.clock import seeded_chance
 from aijobs.core.model import CallFacts, ErrorClass
 from aijobs.services.coordinator import Coordinator
-from aijobs.store import history
 from tests.support.jobs import claim_some, fail, new_job, settings_of
+from tests.support.kept import last_events
 
 CONFIG = """
 providers:
@@ -66,7 +66,7 @@ def test_a_reset_lets_calls_through_at_once_and_is_on_record(run, store, coordin
     assert done.code == 0
     assert len(claim_some(coordinator, 10)) == 8
     with store.read() as tx:
-        event = history.last_events(tx, 1)[0]
+        event = last_events(tx, 1)[0]
     assert (event["actor"], event["reason"]) == ("ana", "they fixed it")
 
 

@@ -14,10 +14,11 @@ from aijobs.core.model import ErrorClass, Status
 from aijobs.http.simulator import start_in_thread
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.replay import runner
-from aijobs.store import history, replays
+from aijobs.store import replays
 from aijobs.store.engine import open_store
 from tests.support.command_line import command
 from tests.support.jobs import claim_some, fail, new_job, present, settings_of
+from tests.support.kept import last_events
 from tests.support.wait import eventually
 from tests.support.workers import running
 
@@ -226,7 +227,7 @@ def test_pace_caution_and_reason_may_change_on_the_way(run, fresh):
     with fresh.read() as tx:
         kept = replays.get(tx, plan)
         batches = replays.progress(tx, plan).batches
-        events = [one for one in history.last_events(tx, 50) if one["kind"] == "replay"]
+        events = [one for one in last_events(tx, 50) if one["kind"] == "replay"]
 
     assert (done.code, done.json["succeeded"], batches) == (0, 4, 3)
     assert (kept.reason, json.loads(kept.options)["batch_size"]) == ("INC-9", 2)

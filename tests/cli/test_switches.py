@@ -6,8 +6,8 @@ import pytest
 
 from aijobs.core.clock import seeded_chance
 from aijobs.services.coordinator import Coordinator
-from aijobs.store import history
 from tests.support.jobs import claim_some, new_job, settings_of
+from tests.support.kept import last_events
 
 CONFIG = """
 providers:
@@ -55,7 +55,7 @@ def test_a_pause_ends_when_it_is_resumed_and_both_are_on_record(configured, stor
     assert resumed.code == 0
     assert configured("switch", "list", "--json").json == {"switches": []}
     with store.read() as tx:
-        kinds = [(event["kind"], event["actor"], event["reason"]) for event in history.last_events(tx, 10)]
+        kinds = [(event["kind"], event["actor"], event["reason"]) for event in last_events(tx, 10)]
     assert kinds == [("resumed", "tester", "over"), ("paused", "tester", "outage")]
 
 

@@ -19,6 +19,7 @@ from aijobs.services.webhooks import LONGEST_BODY
 from aijobs.store import deliveries
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
+from tests.support.kept import count_unmatched
 from tests.support.postgres import restartable_server
 from tests.support.serving import SECRET, Served, body_of, serving
 from tests.support.wait import eventually
@@ -38,7 +39,7 @@ def test_a_delivery_is_written_down_before_it_is_answered(served: Served, store:
 
     assert (answer.status_code, answer.json()) == (200, {"outcome": "unmatched"})
     with store.read() as tx:
-        assert deliveries.count_unmatched(tx) == 1
+        assert count_unmatched(tx) == 1
 
 
 def test_copies_and_unknown_events_are_good_too(served: Served) -> None:

@@ -10,9 +10,10 @@ from aijobs.core.clock import seeded_chance
 from aijobs.core.lifecycle import Abandoned
 from aijobs.core.model import CallFacts, ErrorClass, Status
 from aijobs.services.coordinator import Coordinator
-from aijobs.store import history, provider_states
+from aijobs.store import provider_states
 from aijobs.store.engine import open_store
 from tests.support.jobs import LEASE, claim_some, ended, fail, new_job, present, settings_of, succeed
+from tests.support.kept import last_events
 
 BREAKER = {"failures": 3, "within": "60s", "open_for": "30s", "ramp": [1, 2, 5]}
 
@@ -39,7 +40,7 @@ def state_of(store):
 
 def told(store) -> list[str]:
     with store.read() as tx:
-        events = history.last_events(tx, 20)
+        events = last_events(tx, 20)
     return [event["detail"] for event in reversed(events) if event["kind"] == "provider"]
 
 

@@ -20,7 +20,7 @@ from aijobs.services.orphans import KEPT_FOR, PATIENCE, Orphans
 from aijobs.services.sweeper import Sweeper
 from aijobs.services.webhooks import Webhooks
 from aijobs.services.worker.finder import look_once
-from aijobs.store import deliveries, jobs
+from aijobs.store import jobs
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
 from tests.support.jobs import (
@@ -34,6 +34,7 @@ from tests.support.jobs import (
     settings_of,
     succeed,
 )
+from tests.support.kept import count_unmatched
 from tests.support.serving import SECRET, body_of
 from tests.support.workers import Answer, Heard, Providers, ScriptedProvider
 
@@ -83,7 +84,7 @@ class Site:
 
     def unmatched(self) -> int:
         with self.store.read() as tx:
-            return deliveries.count_unmatched(tx)
+            return count_unmatched(tx)
 
     def late(self, job_id: str) -> list[dict[str, Any]]:
         with self.store.read() as tx:

@@ -19,6 +19,7 @@ from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
 from aijobs.store import deliveries, rollups
 from aijobs.store.engine import open_store
 from tests.support.jobs import claim_one, claim_some, ended, history, new_job, present, settings_of, succeed
+from tests.support.kept import count_unmatched
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 KEY = decode_key(SECRET)
@@ -130,7 +131,7 @@ def test_a_delivery_that_comes_before_we_know_the_providers_id_is_matched_when_w
     assert (early.outcome, early.job_id) == ("unmatched", None)
     assert claim.job.id == job.id
     with store.read() as tx:
-        assert deliveries.count_unmatched(tx) == 0
+        assert count_unmatched(tx) == 0
 
 
 def test_a_delivery_of_a_response_nobody_knows_is_kept(store, webhooks, clock):

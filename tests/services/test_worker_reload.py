@@ -15,9 +15,9 @@ from aijobs.core.settings.changes import changed
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.worker import WorkerOptions, reloading
-from aijobs.store import history
 from aijobs.store.engine import Store
 from tests.support.jobs import new_job, settings_of
+from tests.support.kept import last_events
 from tests.support.wait import eventually
 from tests.support.workers import Heard, Latch, ScriptedProvider, make_worker, running
 
@@ -54,7 +54,7 @@ def enqueue(store: Store, chance: Chance, count: int) -> None:
 
 def reloads(store: Store) -> list[dict[str, object]]:
     with store.read() as tx:
-        return [event for event in history.last_events(tx, 50) if event["kind"] == "config_reload"]
+        return [event for event in last_events(tx, 50) if event["kind"] == "config_reload"]
 
 
 def test_a_limit_that_is_raised_lets_more_jobs_run_without_a_restart(store: Store, chance: Chance) -> None:

@@ -26,11 +26,6 @@ class Api(StrEnum):
     MESSAGES = "messages"
     ECHO = "echo"
 
-    @property
-    def like_openai(self) -> bool:
-        """Whether errors and headers take OpenAI's form."""
-        return self in (Api.RESPONSES, Api.CHAT)
-
 
 @dataclass(frozen=True, slots=True)
 class Latency:

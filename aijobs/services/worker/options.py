@@ -61,16 +61,3 @@ class WorkerReport:
     lost: int = 0  # leases that were gone before the end could be written
     handed_back: int = 0
     stopped_by: str | None = None  # SIGTERM, SIGINT, ...; None when it ended by itself
-
-
-@dataclass(slots=True)
-class Counts:
-    """The running totals behind a report."""
-
-    claimed: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    dead_letter: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    handed_back: int = 0
