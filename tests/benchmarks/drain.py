@@ -42,6 +42,7 @@ PROVIDERS = {
     "slow": {"kind": "python", "callable": "tests.benchmarks.drain:slow"},
 }
 SLOW_SECONDS = 2.0
+CONCURRENCY = 200
 
 
 async def noop(given: object) -> object:
@@ -207,7 +208,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--slow", type=int, default=1_000, help="0 leaves the slow calls out")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--concurrency", type=int, default=200)
+    parser.add_argument("--concurrency", type=int, default=CONCURRENCY)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
     parser.add_argument("--no-limits", dest="limits", action="store_false")

@@ -46,7 +46,9 @@ class Row:
         """`reached`, `missed`, or nothing where no bar is set."""
         if self.at_least is None and self.at_most is None:
             return ""
-        good = self.ratio >= (self.at_least or 0.0) and self.ratio <= (self.at_most or float("inf"))
+        good = (self.at_least is None or self.ratio >= self.at_least) and (
+            self.at_most is None or self.ratio <= self.at_most
+        )
         return "reached" if good else "missed"
 
     @property

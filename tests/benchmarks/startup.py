@@ -1,79 +1,72 @@
 """Start-up: how long a command takes that has next to nothing to do, beside what its libraries take to load.
 
-`python -m tests.benchmarks.startup [--json] [--rounds N]` runs whole processes, bytecode compiled, and prints
-the best and the median of the rounds, in milliseconds, with the ratio to the reference.
+`python -m tests.benchmarks.startup [--json] [--rounds N]` runs whole processes, the bytecode of everything
+compiled before, and takes turns. Milliseconds from start to end, medians of the rounds.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-LIBRARIES = "import typer, sqlalchemy, yaml"
-REFERENCES = {"typer": "import typer", "libraries": LIBRARIES}
-COMMANDS = {
-    "--help": ("typer", ["--help"]),
-    "tick": ("libraries", ["-q", "tick"]),
-    "enqueue": ("libraries", ["-q", "enqueue", "demo"]),
-    "inspect": ("libraries", ["-q", "inspect"]),
+from tests.benchmarks.report import Row, as_json, in_turns, table
+
+REFERENCES = {"import typer": "import typer", "import its libraries": "import typer, sqlalchemy, yaml"}
+PROGRAM = [sys.executable, "-c", "from aijobs.cli.main import main; main()"]
+COMMANDS: Mapping[str, tuple[str, float, Sequence[str]]] = {
+    "--help": ("import typer", 1.7, ["--help"]),
+    "tick": ("import its libraries", 1.5, ["-q", "tick"]),
+    "enqueue": ("import its libraries", 1.5, ["-q", "enqueue", "demo"]),
 }
+"""By name: what it is measured by, how much longer it may take, and its arguments."""
 
 
-def milliseconds(command: list[str], environ: dict[str, str], rounds: int) -> tuple[float, float]:
-    """The best and the median time of *command* from start to end."""
-    times = []
-    for _ in range(rounds + 1):
-        began = time.perf_counter()
-        subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
-        times.append((time.perf_counter() - began) * 1000)
-    times = times[1:]  # the first one compiles
-    return min(times), statistics.median(times)
+def milliseconds(command: Sequence[str], environ: Mapping[str, str]) -> float:
+    """How long one process takes from start to end."""
+    began = time.perf_counter()
+    subprocess.run(command, env=dict(environ), check=True, stdout=subprocess.DEVNULL)
+    return (time.perf_counter() - began) * 1000
+
+
+def measure(rounds: int) -> list[Row]:
+    """A row a command."""
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {
+            **os.environ,
+            "AIJOBS_DATABASE": f"sqlite:///{Path(folder) / 'jobs.db'}",
+            "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled"),
+        }
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        milliseconds([*PROGRAM, "-q", "db", "upgrade"], environ)
+        commands = {name: [sys.executable, "-c", code] for name, code in REFERENCES.items()}
+        commands |= {name: [*PROGRAM, *args] for name, (_, _, args) in COMMANDS.items()}
+        for command in commands.values():
+            milliseconds(command, environ)  # this one compiles
+        found = in_turns(
+            rounds, {name: lambda c=one: milliseconds(c, environ) for name, one in commands.items()}
+        )
+    return [
+        Row(
+            bar="P8", what=f"start and end of {name}", database="sqlite", ours=found[name], beside=reference,
+            theirs=found[reference], unit="ms", at_most=most,
+        )
+        for name, (reference, most, _) in COMMANDS.items()
+    ]  # fmt: skip
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    program = [sys.executable, "-c", "from aijobs.cli.main import main; main()"]
-    with tempfile.TemporaryDirectory() as folder:
-        environ = {**os.environ, "AIJOBS_DATABASE": f"sqlite:///{Path(folder) / 'jobs.db'}"}
-        subprocess.run([*program, "-q", "db", "upgrade"], env=environ, check=True, stdout=subprocess.DEVNULL)
-        base = {
-            name: milliseconds([sys.executable, "-c", code], environ, options.rounds)
-            for name, code in REFERENCES.items()
-        }
-        rows = []
-        for name, (reference, args) in COMMANDS.items():
-            best, median = milliseconds([*program, *args], environ, options.rounds)
-            ratio = round(median / base[reference][1], 2)
-            rows.append(
-                {
-                    "command": name,
-                    "best": round(best),
-                    "median": round(median),
-                    "of": reference,
-                    "ratio": ratio,
-                }
-            )
-    references = {
-        name: {"best": round(best), "median": round(median)} for name, (best, median) in base.items()
-    }
-    if options.json:
-        print(json.dumps({"references": references, "commands": rows}))
-        return
-    for name, times in references.items():
-        print(f"{name:<10} {times['best']:>5} ms best {times['median']:>5} ms median")
-    for row in rows:
-        print(
-            f"{row['command']:<10} {row['best']:>5} ms best {row['median']:>5} ms median"
-            f" = {row['ratio']} x {row['of']}"
-        )
+    asked = parser.parse_args()
+    rows = measure(asked.rounds)
+    print(json.dumps(as_json(rows)) if asked.json else table(rows))
 
 
 if __name__ == "__main__":
