@@ -1,5 +1,6 @@
 """docs/output.md names every command, and the JSON that it promises is the JSON that comes."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from aijobs.cli.command import Entry
 from aijobs.core.breaker import Breaker
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import ErrorClass, Outcome, Status
-from tests.support.documents import text_of
+from tests.support.documents import blocks, text_of
 from tests.support.staged_store import Staged, stage
 
 TEXT = text_of(Path("docs/output.md"))
@@ -147,6 +148,15 @@ def test_what_is_promised_of_each_command_is_what_comes(staged: Staged) -> None:
         wrong[line] = list(_differences(_promised(name, preview=preview), got))
 
     assert {line: found for line, found in wrong.items() if found} == {}
+
+
+def test_an_error_looks_as_it_is_shown(staged: Staged) -> None:
+    (shown,) = blocks(TEXT, "json")
+
+    done = staged.run("inspect", "nope", "--json")
+
+    assert (done.code, done.json) == (3, json.loads(shown))
+    assert done.json["error"]["message"] in done.err
 
 
 def _paths(commands: Mapping[str, Entry], before: str = "") -> Iterator[str]:
