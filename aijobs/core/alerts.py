@@ -10,11 +10,30 @@ from datetime import timedelta
 
 from aijobs.core import totals as names
 from aijobs.core.durations import format_duration
-from aijobs.core.overview import Load, Overview, age
+from aijobs.core.overview import Load, Overview, Window, age
 from aijobs.core.settings import AlertRule, AlertSettings, Settings
 
 _NO_TIME = timedelta(0)
 _LEAST_WAIT = 1.0  # seconds; below that a rise is noise
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a rule looks at: the whole, and through its own window what was lately."""
+
+    overview: Overview
+    rule: AlertRule
+    settings: Settings
+
+    @property
+    def window(self) -> Window:
+        """The rule's window, up to now."""
+        return self.overview.lately(self.rule.window)
+
+    @property
+    def window_before(self) -> Window:
+        """The window before that one."""
+        return self.overview.lately(self.rule.window, before=self.rule.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +72,7 @@ class Definition:
 
     name: str
     summary: str
-    measure: Callable[[Overview, AlertRule, Settings], Reading]
+    measure: Callable[[Sight], Reading]
     expr: Callable[[AlertRule], str]
     unit: Unit
     samples: Callable[[AlertRule], tuple[str, ...]] | None = None
@@ -106,7 +125,7 @@ def _with_rules(settings: AlertSettings) -> Iterator[tuple[Definition, AlertRule
 
 
 def _evaluated(one: Definition, overview: Overview, rule: AlertRule, settings: Settings) -> Alert:
-    reading = one.measure(overview, rule, settings)
+    reading = one.measure(Sight(overview, rule, settings))
     threshold = threshold_of(rule)
     enough = reading.samples >= rule.min_samples
     firing = enough and reading.value is not None and reading.value > threshold
@@ -141,27 +160,30 @@ def stuck_for(seen: Overview, name: str, load: Load, settings: Settings) -> time
     return max(age(seen.now, load.oldest_running_at) or _NO_TIME, parked, _NO_TIME)
 
 
-def _stuck(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
+def _stuck(sight: Sight) -> Reading:
+    seen = sight.overview
     values = {
-        name: stuck_for(seen, name, load, settings).total_seconds() for name, load in seen.loads.items()
+        name: stuck_for(seen, name, load, sight.settings).total_seconds() for name, load in seen.loads.items()
     }
     return _worst(values, seen.total.running + seen.total.parked)
 
 
-def _retries(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
+def _retries(sight: Sight) -> Reading:
     values: dict[str, float] = {
-        name: seen.lately(rule.window, type_name=name).most_retries for name in seen.loads
+        name: sight.overview.lately(sight.rule.window, type_name=name).most_retries
+        for name in sight.overview.loads
     }
-    return _worst(values, seen.lately(rule.window).failed)
+    return _worst(values, sight.window.failed)
 
 
-def _failure_rate(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    window = seen.lately(rule.window)
+def _failure_rate(sight: Sight) -> Reading:
+    window = sight.window
     rate = window.dead_letter / window.ended if window.ended else None
     return Reading(value=rate, samples=window.ended)
 
 
-def _queue_wait(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
+def _queue_wait(sight: Sight) -> Reading:
+    seen = sight.overview
     values = {
         name: (age(seen.now, load.oldest_ready_at) or _NO_TIME).total_seconds()
         for name, load in seen.loads.items()
@@ -169,39 +191,39 @@ def _queue_wait(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:
     return _worst(values, seen.total.ready)
 
 
-def _queue_wait_rising(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    now, before = seen.lately(rule.window), seen.lately(rule.window, before=rule.window)
+def _queue_wait_rising(sight: Sight) -> Reading:
+    now, before = sight.window, sight.window_before
     if now.mean_wait is None or before.mean_wait is None:
         return Reading(value=None, samples=min(now.started, before.started))
     factor = now.mean_wait / max(before.mean_wait, _LEAST_WAIT)
     return Reading(value=factor, samples=min(now.started, before.started))
 
 
-def _success_falling(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    now, before = seen.lately(rule.window), seen.lately(rule.window, before=rule.window)
+def _success_falling(sight: Sight) -> Reading:
+    now, before = sight.window, sight.window_before
     if now.success_rate is None or before.success_rate is None:
         return Reading(value=None, samples=min(now.ended, before.ended))
     drop = max(0.0, before.success_rate - now.success_rate)
     return Reading(value=drop, samples=min(now.ended, before.ended))
 
 
-def _rate_limited_rising(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    now, before = seen.lately(rule.window), seen.lately(rule.window, before=rule.window)
-    return Reading(value=now.rate_limited / max(before.rate_limited, 1), samples=now.rate_limited)
+def _rate_limited_rising(sight: Sight) -> Reading:
+    now, before = sight.window.rate_limited, sight.window_before.rate_limited
+    return Reading(value=now / max(before, 1), samples=now)
 
 
-def _leases_expired(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    lost = seen.lately(rule.window).lost
+def _leases_expired(sight: Sight) -> Reading:
+    lost = sight.window.lost
     return Reading(value=lost, samples=lost)
 
 
-def _webhook_delay(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    window = seen.lately(rule.window)
+def _webhook_delay(sight: Sight) -> Reading:
+    window = sight.window
     return Reading(value=window.longest_webhook_seconds, samples=window.webhooks)
 
 
-def _dead_letters(seen: Overview, rule: AlertRule, settings: Settings) -> Reading:  # noqa: ARG001
-    dead = seen.lately(rule.window).dead_letter
+def _dead_letters(sight: Sight) -> Reading:
+    dead = sight.window.dead_letter
     return Reading(value=dead, samples=dead)
 
 
@@ -263,14 +285,14 @@ DEFINITIONS = (
         name="stuck",
         summary="A job has been processing for too long.",
         measure=_stuck,
-        expr=lambda rule: "max(aijobs_task_stuck_duration_seconds)",  # noqa: ARG005
+        expr=lambda _: "max(aijobs_task_stuck_duration_seconds)",
         unit=_SECONDS,
     ),
     Definition(
         name="retries",
         summary="A job was retried too often.",
         measure=_retries,
-        expr=lambda rule: "max(aijobs_task_retries_max)",  # noqa: ARG005
+        expr=lambda _: "max(aijobs_task_retries_max)",
         unit=_RETRIES,
     ),
     Definition(
@@ -285,7 +307,7 @@ DEFINITIONS = (
         name="queue_wait",
         summary="A job that could run has waited for too long.",
         measure=_queue_wait,
-        expr=lambda rule: "max(aijobs_oldest_ready_age_seconds)",  # noqa: ARG005
+        expr=lambda _: "max(aijobs_oldest_ready_age_seconds)",
         unit=_SECONDS,
     ),
     Definition(
@@ -325,7 +347,7 @@ DEFINITIONS = (
         name="webhook_delay",
         summary="Webhooks come late.",
         measure=_webhook_delay,
-        expr=lambda rule: "max(aijobs_webhook_delay_longest_seconds)",  # noqa: ARG005
+        expr=lambda _: "max(aijobs_webhook_delay_longest_seconds)",
         unit=_SECONDS,
     ),
     Definition(
