@@ -101,7 +101,7 @@ def _teller(context: Context) -> Any:
         from aijobs.cli.logs import line_log
         from aijobs.services.notifier import Notifier
 
-        log = line_log(context, as_json=False)
+        log = line_log(context.printer, clock=context.clock, as_json=False)
         return Notifier(context.store, context.settings, chance=context.chance, log=log).tell(
             name, message_id, body
         )

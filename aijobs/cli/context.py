@@ -109,11 +109,10 @@ class Context:
         """
         if self._tracing is None and any(name.startswith("OTEL_") for name in self.environ):
             from aijobs.cli.logs import line_log
-            from aijobs.services.tracing import tracing_of
+            from aijobs.services.tracing_setup import tracing_of
 
-            self._tracing = tracing_of(
-                self.environ, clock=self.clock, chance=self.chance, log=log or line_log(self, as_json=False)
-            )
+            log = log or line_log(self.printer, clock=self.clock, as_json=False)
+            self._tracing = tracing_of(self.environ, clock=self.clock, chance=self.chance, log=log)
         return self._tracing
 
     def actor(self, name: str | None) -> str:

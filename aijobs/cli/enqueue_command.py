@@ -21,6 +21,50 @@ if TYPE_CHECKING:
     from aijobs.services.last_results import LastResult
 
 
+TypeName = Annotated[str | None, typer.Argument(metavar="TYPE", help="The job type.")]
+Dash = Annotated[str | None, typer.Argument(metavar="-", help="Read the input from stdin.")]
+InputText = Annotated[
+    str | None, typer.Option("--input", metavar="JSON", help="The input, a JSON object; {} if left out.")
+]
+InputFile = Annotated[
+    str | None, typer.Option("--input-file", metavar="FILE", help="Read the input from a file.")
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="Idempotency key: one job a (user, type, key)."),
+]
+ForUser = Annotated[str | None, typer.Option("--user", metavar="USER", help="For whom.")]
+Priority = Annotated[
+    int | None, typer.Option("--priority", metavar="N", help="Higher goes first (-1000 to 1000).")
+]
+Delay = Annotated[
+    str | None, typer.Option("--delay", metavar="D", help="Not before this time has passed: 90s, 1h30m.")
+]
+NotBefore = Annotated[
+    str | None, typer.Option("--at", metavar="T", help="Not before this time: ISO 8601, UTC if no zone.")
+]
+Deadline = Annotated[
+    str | None, typer.Option("--deadline", metavar="D", help="Give up after this time: 2h, or ISO 8601.")
+]
+MaxAttempts = Annotated[
+    int | None, typer.Option("--max-attempts", metavar="N", help="Attempts before it is given up.")
+]
+RequestId = Annotated[
+    str | None, typer.Option("--request-id", metavar="R", help="Your own id of this request.")
+]
+JsonLines = Annotated[
+    str | None,
+    typer.Option("--jsonl", metavar="FILE", help="Many jobs, one JSON object a line; - reads stdin."),
+]
+KeepGoing = Annotated[
+    bool, typer.Option("--keep-going", help="With --jsonl: take the good lines, leave out the others.")
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="D", help="With --wait: no longer than this.")
+]
+
+
 @notes(
     """aijobs enqueue demo --input '{"text": "hello"}' --key order-7781 --user ana""",
     "aijobs enqueue summarize --input-file article.json --wait --timeout 2m",
@@ -35,48 +79,22 @@ if TYPE_CHECKING:
 )
 def enqueue(
     ctx: typer.Context,
-    type_name: Annotated[str | None, typer.Argument(metavar="TYPE", help="The job type.")] = None,
-    dash: Annotated[str | None, typer.Argument(metavar="-", help="Read the input from stdin.")] = None,
-    value: Annotated[
-        str | None, typer.Option("--input", metavar="JSON", help="The input, a JSON object; {} if left out.")
-    ] = None,
-    input_file: Annotated[
-        str | None, typer.Option("--input-file", metavar="FILE", help="Read the input from a file.")
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Idempotency key: one job a (user, type, key)."),
-    ] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="For whom.")] = None,
-    priority: Annotated[
-        int | None, typer.Option("--priority", metavar="N", help="Higher goes first (-1000 to 1000).")
-    ] = None,
-    delay: Annotated[
-        str | None, typer.Option("--delay", metavar="D", help="Not before this time has passed: 90s, 1h30m.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="T", help="Not before this time: ISO 8601, UTC if no zone.")
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option("--deadline", metavar="D", help="Give up after this time: 2h, or ISO 8601.")
-    ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option("--max-attempts", metavar="N", help="Attempts before it is given up.")
-    ] = None,
-    request_id: Annotated[
-        str | None, typer.Option("--request-id", metavar="R", help="Your own id of this request.")
-    ] = None,
-    jsonl: Annotated[
-        str | None,
-        typer.Option("--jsonl", metavar="FILE", help="Many jobs, one JSON object a line; - reads stdin."),
-    ] = None,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="With --jsonl: take the good lines, leave out the others.")
-    ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")] = False,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="D", help="With --wait: no longer than this.")
-    ] = None,
+    type_name: TypeName = None,
+    dash: Dash = None,
+    value: InputText = None,
+    input_file: InputFile = None,
+    key: Key = None,
+    user: ForUser = None,
+    priority: Priority = None,
+    delay: Delay = None,
+    at: NotBefore = None,
+    deadline: Deadline = None,
+    max_attempts: MaxAttempts = None,
+    request_id: RequestId = None,
+    jsonl: JsonLines = None,
+    keep_going: KeepGoing = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
     actor: Actor = None,
 ) -> int:
     """Accept a job, or many from a file.

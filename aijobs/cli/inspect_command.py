@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,12 +14,14 @@ from aijobs.cli.context import Context, context_of, unknown_type
 from aijobs.cli.filters import ErrorClassFilter
 from aijobs.cli.options import KeyFilter, Limit, Since, TypeFilter, UserFilter
 from aijobs.cli.plain import instant
+from aijobs.cli.printer import Printer
 from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import NotFound, UsageError
 from aijobs.core.ids import is_id
-from aijobs.core.model import Job, Status
-from aijobs.core.timeline import timeline
+from aijobs.core.model import Execution, Job, Status
+from aijobs.core.timeline import Moment, timeline
+from aijobs.core.timeouts import Chosen
 from aijobs.services.shapes import JOB_FIELDS, job_shape
 
 if TYPE_CHECKING:
@@ -30,6 +33,22 @@ LOOK_EVERY = 1.0
 _COLUMNS = ("ID", "TYPE", "USER", "STATUS", "ATTEMPTS", "NEXT", "LAST ERROR", "CREATED")
 
 
+JobId = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of one job.")]
+Statuses = Annotated[
+    list[Status] | None, typer.Option("--status", metavar="STATUS", help="Only these; may be repeated.")
+]
+Held = Annotated[
+    bool, typer.Option("--held", help="Only jobs that wait for a person to decide; see retry, cancel.")
+]
+After = Annotated[
+    str | None, typer.Option("--after", metavar="CURSOR", help="Go on behind this cursor (an id).")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Show again whenever it has changed.")]
+Reveal = Annotated[
+    bool, typer.Option("--reveal", help="With JOB: show input and result, which may be private.")
+]
+
+
 @notes(
     "aijobs inspect --status failed --status dead_letter --since 2h",
     "aijobs inspect --held",
@@ -39,26 +58,18 @@ _COLUMNS = ("ID", "TYPE", "USER", "STATUS", "ATTEMPTS", "NEXT", "LAST ERROR", "C
 )
 def inspect(
     ctx: typer.Context,
-    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The id of one job.")] = None,
-    status: Annotated[
-        list[Status] | None, typer.Option("--status", metavar="STATUS", help="Only these; may be repeated.")
-    ] = None,
+    job_id: JobId = None,
+    status: Statuses = None,
     type_name: TypeFilter = None,
     user: UserFilter = None,
     key: KeyFilter = None,
     error_class: ErrorClassFilter = None,
     since: Since = None,
-    held: Annotated[
-        bool, typer.Option("--held", help="Only jobs that wait for a person to decide; see retry, cancel.")
-    ] = False,
+    held: Held = False,
     limit: Limit = 50,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Go on behind this cursor (an id).")
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show again whenever it has changed.")] = False,
-    reveal: Annotated[
-        bool, typer.Option("--reveal", help="With JOB: show input and result, which may be private.")
-    ] = False,
+    after: After = None,
+    watch: Watch = False,
+    reveal: Reveal = False,
 ) -> None:
     """List jobs, newest first, or show everything about one.
 
@@ -97,9 +108,8 @@ def inspect(
     _show(context, watch=watch, look=lambda: _list(context, wanted, limit=limit, after=after))
 
 
-_View = tuple[
-    dict[str, Any], Callable[[], object], bool
-]  # the document, how to print it, whether it is final
+_View = tuple[dict[str, Any], Callable[[], object], bool]
+"""The document, how to print it, and whether it is final."""
 
 
 def _show(context: Context, *, watch: bool, look: Callable[[], _View]) -> None:
@@ -146,7 +156,34 @@ def _row(job: Job) -> tuple[object, ...]:
     return job.id, job.type, job.user, job.status, attempts, when, error, job.created_at
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Detail:
+    """Everything about one job, read in one transaction."""
+
+    job: Job
+    executions: list[Execution]
+    moments: list[Moment]
+    notifications: list[dict[str, Any]]
+    timeout: Chosen | None
+    texts: dict[str, str | None]
+
+
 def _one(context: Context, job_id: str, *, reveal: bool) -> _View:
+    found = _detail(context, job_id)
+    timeout = found.timeout
+    document: dict[str, Any] = {
+        "job": job_detail_shape(found.job),
+        "executions": [execution_shape(one) for one in found.executions],
+        "timeline": [asdict(moment) for moment in found.moments],
+        **_bodies(found.texts, reveal=reveal),
+        "timeout": timeout and {"seconds": timeout.value.total_seconds(), "reason": timeout.reason},
+        "notifications": [row_shape(row, without=("job_id", "lock_token")) for row in found.notifications],
+    }
+    plain = partial(_print_one, context.printer, found, document, reveal=reveal)
+    return document, plain, found.job.status.final
+
+
+def _detail(context: Context, job_id: str) -> _Detail:
     from aijobs.services.time_limits import time_limit
     from aijobs.store import jobs
 
@@ -165,38 +202,33 @@ def _one(context: Context, job_id: str, *, reveal: bool) -> _View:
         )
         timeout = time_limit(tx, context.settings, job.type) if job.type in context.settings.types else None
         texts = {"input": jobs.payload_of(tx, job_id), "result": jobs.result_of(tx, job_id)}
-    document: dict[str, Any] = {
-        "job": job_detail_shape(job),
-        "executions": [execution_shape(one) for one in executions],
-        "timeline": [asdict(moment) for moment in moments],
-        **_bodies(texts, reveal=reveal),
-        "timeout": timeout and {"seconds": timeout.value.total_seconds(), "reason": timeout.reason},
-        "notifications": [row_shape(row, without=("job_id", "lock_token")) for row in notifications],
-    }
+    return _Detail(
+        job=job, executions=executions, moments=moments, notifications=notifications, timeout=timeout,
+        texts=texts,
+    )  # fmt: skip
 
-    def plain() -> None:
-        printer = context.printer
-        fields = document["job"].items()
-        lines = [(name, value) for name, value in fields if name in JOB_FIELDS or value is not None]
-        if timeout:
-            lines.append(("timeout", f"{format_duration(timeout.value)} a call ({timeout.reason})"))
-        printer.fields(lines)
-        if job.hold_reason:
-            printer.say(
-                f"held for a person: aijobs retry {job.id} --reason ... lets it go on, "
-                f"aijobs cancel {job.id} --reason ... closes it"
-            )
-        printer.section("attempts", len(executions))
-        printer.table(_EXECUTIONS, [_execution(one) for one in document["executions"]])
-        printer.section("timeline", len(moments))
-        printer.table(("AT", "WHAT", "BY", "DETAIL"), [(m.at, m.what, m.actor, m.detail) for m in moments])
-        for name, text in texts.items():
-            hidden = "none" if text is None else f"hidden, {len(text)} characters; --reveal shows it"
-            printer.section(name, None if reveal and text is not None else hidden)
-            if reveal and text is not None:
-                printer.body(text)
 
-    return document, plain, job.status.final
+def _print_one(printer: Printer, found: _Detail, document: dict[str, Any], *, reveal: bool) -> None:
+    job, timeout = found.job, found.timeout
+    fields = document["job"].items()
+    lines = [(name, value) for name, value in fields if name in JOB_FIELDS or value is not None]
+    if timeout:
+        lines.append(("timeout", f"{format_duration(timeout.value)} a call ({timeout.reason})"))
+    printer.fields(lines)
+    if job.hold_reason:
+        printer.say(
+            f"held for a person: aijobs retry {job.id} --reason ... lets it go on, "
+            f"aijobs cancel {job.id} --reason ... closes it"
+        )
+    printer.section("attempts", len(found.executions))
+    printer.table(_EXECUTIONS, [_execution(one) for one in document["executions"]])
+    printer.section("timeline", len(found.moments))
+    printer.table(("AT", "WHAT", "BY", "DETAIL"), [(m.at, m.what, m.actor, m.detail) for m in found.moments])
+    for name, text in found.texts.items():
+        hidden = "none" if text is None else f"hidden, {len(text)} characters; --reveal shows it"
+        printer.section(name, None if reveal and text is not None else hidden)
+        if reveal and text is not None:
+            printer.body(text)
 
 
 def _bodies(texts: dict[str, str | None], *, reveal: bool) -> dict[str, object]:

@@ -2,12 +2,14 @@
 
 import logging
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from aijobs.cli.context import Context
-from aijobs.cli.printer import Verbosity
+import typer
+
+from aijobs.cli.printer import Printer, Verbosity
 
 if TYPE_CHECKING:
+    from aijobs.core.clock import Clock
     from aijobs.core.log_events import Log
 
 
@@ -18,8 +20,13 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def line_log(context: Context, *, as_json: bool) -> "Log":
-    """Where the events of this command go."""
+LogLines = Annotated[
+    LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text or json, one line an event.")
+]
+
+
+def line_log(printer: Printer, *, clock: "Clock", as_json: bool) -> "Log":
+    """Where the events of a command go: lines of *printer*, at the time of *clock*."""
     from aijobs.core.log_events import Level
     from aijobs.services.log_lines import LineLog
 
@@ -28,8 +35,8 @@ def line_log(context: Context, *, as_json: bool) -> "Log":
         Verbosity.NORMAL: Level.INFO,
         Verbosity.VERBOSE: Level.DETAIL,
     }
-    level = levels[context.printer.verbosity]
-    log = LineLog(context.printer.log_line, clock=context.clock, level=level, as_json=as_json)
+    level = levels[printer.verbosity]
+    log = LineLog(printer.log_line, clock=clock, level=level, as_json=as_json)
     _take_in_the_store(log)
     return log
 

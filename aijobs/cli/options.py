@@ -66,6 +66,10 @@ Probe = Annotated[
 ]
 MOST = 1_000_000_000
 """The largest `--limit`: more than any store holds, and a number that every database takes."""
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
+Port = Annotated[
+    int, typer.Option("--port", metavar="P", min=0, max=65535, help="Where to listen; 0 takes a free one.")
+]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=MOST, help="How many at most.")]
 TypeFilter = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only jobs of this type.")]
 UserFilter = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only jobs of this user.")]

@@ -7,7 +7,8 @@ import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.logs import LogFormat, line_log
+from aijobs.cli.logs import LogFormat, LogLines, line_log
+from aijobs.cli.options import Host, Port
 from aijobs.core.errors import Interrupted, UsageError
 from aijobs.services.surroundings import allow_many_files
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from aijobs.http.serve import Secrets, Server, Serving
 
 _SHORTEST_SECRET = 16
+
+
+RootPath = Annotated[
+    str,
+    typer.Option("--root-path", metavar="PATH", help="The prefix under which a proxy shows it: /aijobs."),
+]
 
 
 @notes(
@@ -28,18 +35,10 @@ _SHORTEST_SECRET = 16
 )
 def serve(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option("--port", metavar="P", min=0, max=65535, help="Where to listen; 0 takes a free one."),
-    ] = 8080,
-    root_path: Annotated[
-        str,
-        typer.Option("--root-path", metavar="PATH", help="The prefix under which a proxy shows it: /aijobs."),
-    ] = "",
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text or json, one line an event.")
-    ] = LogFormat.TEXT,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    root_path: RootPath = "",
+    log_format: LogLines = LogFormat.TEXT,
 ) -> int:
     """Serve webhooks, cron triggers and jobs over HTTP. Put a proxy that speaks TLS in front.
 
@@ -78,7 +77,7 @@ def _server(
         message = f"cannot listen on {host} port {port}: {error.strerror or error}"
         raise UsageError(message, hint="--port 0 takes a free one") from error
 
-    log = line_log(context, as_json=as_json)
+    log = line_log(context.printer, clock=context.clock, as_json=as_json)
 
     def make() -> "Serving":
         return Serving(

@@ -11,6 +11,7 @@ import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
+from aijobs.cli.options import Host, Port
 from aijobs.cli.words import duration
 from aijobs.core import faults as catalogue
 from aijobs.core.errors import UsageError
@@ -31,6 +32,14 @@ WebhookUrl = Annotated[
         "--webhook-url", metavar="URL", help=f"Send webhooks there, signed with {SECRET_VARIABLE} if set."
     ),
 ]
+Fault = Annotated[
+    str | None,
+    typer.Option("--fault", metavar="SPEC", help="What goes wrong (PROVIDER_FAULT); see --faults."),
+]
+Latency = Annotated[
+    str, typer.Option("--latency", metavar="L", help="How long an answer takes: 0.2, 200ms, 1s-3s.")
+]
+ShowFaults = Annotated[bool, typer.Option("--faults", help="List the faults and how to write them.")]
 
 
 @notes(
@@ -42,23 +51,13 @@ WebhookUrl = Annotated[
 )  # fmt: skip
 def simulate(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option("--port", metavar="P", min=0, max=65535, help="Where to listen; 0 takes a free one."),
-    ] = 8787,
-    fault: Annotated[
-        str | None,
-        typer.Option("--fault", metavar="SPEC", help="What goes wrong (PROVIDER_FAULT); see --faults."),
-    ] = None,
-    latency: Annotated[
-        str, typer.Option("--latency", metavar="L", help="How long an answer takes: 0.2, 200ms, 1s-3s.")
-    ] = "0",
+    host: Host = "127.0.0.1",
+    port: Port = 8787,
+    fault: Fault = None,
+    latency: Latency = "0",
     poll_after: PollAfter = None,
     webhook_url: WebhookUrl = None,
-    show_faults: Annotated[
-        bool, typer.Option("--faults", help="List the faults and how to write them.")
-    ] = False,
+    show_faults: ShowFaults = False,
 ) -> int:
     """Run a provider that is not there: real HTTP, and whatever goes wrong that you ask for.
 

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from aijobs.services.coordinator import Rescue
 
 
+RepairLimit = Annotated[
+    int,
+    typer.Option(
+        "--limit",
+        metavar="N",
+        min=1,
+        max=MOST,
+        help="Repairs of each kind at most; the rest is for next time.",
+    ),
+]
+
+
 @notes(
     "aijobs sweep --preview",
     "aijobs sweep --limit 100 --json",
@@ -22,16 +34,7 @@ if TYPE_CHECKING:
 def sweep(
     ctx: typer.Context,
     preview: Preview = False,
-    limit: Annotated[
-        int,
-        typer.Option(
-            "--limit",
-            metavar="N",
-            min=1,
-            max=MOST,
-            help="Repairs of each kind at most; the rest is for next time.",
-        ),
-    ] = 1000,
+    limit: RepairLimit = 1000,
 ) -> None:
     """Find what fell through and put it right; safe at any time, on any machine.
 
@@ -67,7 +70,7 @@ def _orphans(context: Context, *, limit: int, preview: bool) -> "Rescue":
     from aijobs.services.coordinator import Rescue
     from aijobs.services.orphans import Orphans
 
-    log = line_log(context, as_json=False)
+    log = line_log(context.printer, clock=context.clock, as_json=False)
     found = len(Orphans(context.coordinator, log=log).due(limit))
     if preview or not found:
         return Rescue(found=found)

@@ -9,7 +9,7 @@ import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.logs import LogFormat, line_log
+from aijobs.cli.logs import LogFormat, LogLines, line_log
 from aijobs.cli.words import duration, positive_duration
 from aijobs.core.errors import Interrupted
 from aijobs.services.surroundings import allow_many_files
@@ -17,6 +17,37 @@ from aijobs.services.surroundings import allow_many_files
 if TYPE_CHECKING:
     from aijobs.core.settings import Settings
     from aijobs.services.worker import WorkerOptions, WorkerReport
+
+
+Concurrency = Annotated[
+    int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Calls at once.")
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="TYPE", help="Only these, and their lost attempts; may be repeated."),
+]
+Lease = Annotated[
+    str | None, typer.Option("--lease", metavar="D", help="After this silence its jobs are taken over.")
+]
+Drain = Annotated[
+    bool, typer.Option("--drain", help="End when nothing is left that could run, retries included.")
+]
+MaxJobs = Annotated[
+    int | None, typer.Option("--max-jobs", metavar="N", min=1, help="End after so many claims.")
+]
+Grace = Annotated[
+    str | None, typer.Option("--grace", metavar="D", help="At shutdown, how long running jobs may go on.")
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="S", help="Its name; default: host, pid and a random end.")
+]
+MetricsPort = Annotated[
+    int,
+    typer.Option("--metrics-port", metavar="P", min=0, max=65535, help="Serve /metrics there; 0: do not."),
+]
+MetricsHost = Annotated[
+    str, typer.Option("--metrics-host", metavar="HOST", help="For that; 127.0.0.1: this machine only.")
+]
 
 
 @notes(
@@ -32,40 +63,16 @@ if TYPE_CHECKING:
 )
 def worker(
     ctx: typer.Context,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Calls at once.")
-    ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only these, and their lost attempts; may be repeated."),
-    ] = None,
-    lease: Annotated[
-        str | None, typer.Option("--lease", metavar="D", help="After this silence its jobs are taken over.")
-    ] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing is left that could run, retries included.")
-    ] = False,
-    max_jobs: Annotated[
-        int | None, typer.Option("--max-jobs", metavar="N", min=1, help="End after so many claims.")
-    ] = None,
-    grace: Annotated[
-        str | None, typer.Option("--grace", metavar="D", help="At shutdown, how long running jobs may go on.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="S", help="Its name; default: host, pid and a random end.")
-    ] = None,
-    metrics_port: Annotated[
-        int,
-        typer.Option(
-            "--metrics-port", metavar="P", min=0, max=65535, help="Serve /metrics there; 0: do not."
-        ),
-    ] = 0,
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", metavar="HOST", help="For that; 127.0.0.1: this machine only.")
-    ] = "127.0.0.1",
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", metavar="FORMAT", help="text or json, one line an event.")
-    ] = LogFormat.TEXT,
+    concurrency: Concurrency = None,
+    types: Types = None,
+    lease: Lease = None,
+    drain: Drain = False,
+    max_jobs: MaxJobs = None,
+    grace: Grace = None,
+    name: Name = None,
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = "127.0.0.1",
+    log_format: LogLines = LogFormat.TEXT,
 ) -> int:
     """Claim jobs and carry them out until told to stop.
 
@@ -118,7 +125,7 @@ def _run(
     store = context.create_store()
     for warning in store.warnings:
         context.printer.warn(warning)
-    log = line_log(context, as_json=as_json)
+    log = line_log(context.printer, clock=context.clock, as_json=as_json)
     with simulators(context) as complete:
         settings = complete(context.settings)
         worker = Worker(

@@ -1,18 +1,17 @@
-"""Tracing: what happens to jobs, told as spans. Without a wish in the environment, none of it is loaded.
+"""Tracing: what happens to jobs, told as spans. Loaded only where they are wished for (see `tracing_setup`).
 
 Times are those the store has, so that a span is right whoever tells it, and each span is told once, complete,
 when it has ended. A job's `traceparent` is the place of the span that put it in; if nothing traced then, it
 is what the caller gave.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import AijobsError
-from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import NO_CALL, Failure, Job, NewJob, Pending, Reply
 from aijobs.core.spans import Asked, Span, call_span, enqueue_span, process_span, wait_span
 from aijobs.core.trace_context import TraceContext, attempt_span_id, below, new_trace_id, parse, trace_of
@@ -26,10 +25,7 @@ MANY = 100
 FLUSH_SECONDS = 1.0
 """How long the end of a process waits for spans to be sent."""
 
-_WANTED = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 _Asked = tuple[NewJob, TraceContext | None, Enqueued | AijobsError | None]
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_HTTP = "http/protobuf"
 
 
 class Sink(Protocol):
@@ -188,30 +184,3 @@ def _shared(
         first.setdefault((one.type, parent), place)
         for one, place, parent in zip(new, places, parents, strict=True)
     ]
-
-
-def tracing_of(environ: Mapping[str, str], *, clock: Clock, chance: Chance, log: Log) -> Tracing | None:
-    """Tracing as OpenTelemetry's variables ask for it; None, said in a line, where that cannot be had.
-
-    On when an endpoint or OTEL_TRACES_EXPORTER is set; off when that is `none` or OTEL_SDK_DISABLED is true.
-    """
-    given = {name: environ.get(name, "").strip() for name in (*_WANTED, *_PROTOCOLS, "OTEL_SDK_DISABLED")}
-    exporter = given["OTEL_TRACES_EXPORTER"].lower()
-    if given["OTEL_SDK_DISABLED"].lower() == "true" or exporter == "none":
-        return None
-    asked_by = next((name for name in _WANTED if given[name]), None)
-    if asked_by is None:
-        return None
-    if exporter not in ("", "otlp"):
-        log.emit(LogEvent.TRACING_OFF, asked_by=asked_by, why="the exporter there is, is otlp")
-        return None
-    if any(given[name] not in ("", _HTTP) for name in _PROTOCOLS):
-        log.emit(LogEvent.TRACING_OFF, asked_by=asked_by, why=f"the protocol there is, is {_HTTP}")
-        return None
-    try:
-        from aijobs.services.otel import OtlpSink
-    except ImportError as error:
-        why = f"{error.name} is not installed: install aijobs[otel]"
-        log.emit(LogEvent.TRACING_OFF, asked_by=asked_by, why=why)
-        return None
-    return Tracing(OtlpSink(clock=clock, chance=chance, log=log), clock=clock, chance=chance)

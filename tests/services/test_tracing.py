@@ -20,7 +20,8 @@ from aijobs.core.trace_context import parse
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.otel import tracing_to
-from aijobs.services.tracing import MANY, Tracing, tracing_of
+from aijobs.services.tracing import MANY, Tracing
+from aijobs.services.tracing_setup import tracing_of
 from aijobs.services.worker.call_spans import about
 from aijobs.store.engine import Store
 from tests.services.test_fallback import settings as with_fallback
