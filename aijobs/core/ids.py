@@ -15,6 +15,12 @@ def new_id(now: datetime, chance: Chance) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def lowest_id(at: datetime) -> str:
+    """What is not above any id made at *at* or later, and above every one made a millisecond earlier."""
+    millis = f"{int(at.timestamp() * 1000) & 0xFFFF_FFFF_FFFF:012x}"
+    return f"{millis[:8]}-{millis[8:]}"
+
+
 def is_id(text: str) -> bool:
     """Whether *text* is spelled as one of our ids (any UUID in canonical form)."""
     try:

@@ -26,14 +26,21 @@ class Pruned:
     count: int
 
 
+_Remove = Callable[[Tx, datetime, int], tuple[int, bool]]
+_Drop = Callable[[Tx, datetime, int, str], retention.Dropped]
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One kind of thing: how to count what is too old, and how to remove a batch of it."""
+    """One kind of thing: how to count what is too old, and how to remove a batch of it.
+
+    *remove* says how many it removed, and whether there may be more.
+    """
 
     what: str
     kept: timedelta | None
     count: Callable[[Tx, datetime], int]
-    remove: Callable[[Tx, datetime, int], int]
+    remove: _Remove
 
 
 class Pruner:
@@ -70,11 +77,11 @@ class Pruner:
         total = 0
         while True:
             with self.store.write() as tx:
-                removed = kind.remove(tx, now - kind.kept, self.batch)
+                removed, more = kind.remove(tx, now - kind.kept, self.batch)
             total += removed
             if progress:
                 progress(kind.what, removed)
-            if removed < self.batch:
+            if not more:
                 return total
 
     def _kinds(self, now: datetime) -> Iterator[_Kind]:
@@ -82,30 +89,59 @@ class Pruner:
         yield self._jobs("succeeded jobs", Status.SUCCEEDED, keep.succeeded, now)
         yield self._jobs("cancelled jobs", Status.CANCELLED, keep.cancelled, now)
         yield self._jobs("closed dead letters", Status.DEAD_LETTER, keep.closed, now)
-        yield _Kind("inputs", _span(keep.inputs), retention.count_inputs, retention.drop_inputs)
-        yield _Kind("results", _span(keep.results), retention.count_results, retention.drop_results)
+        yield self._bodies("inputs", keep.inputs, retention.count_inputs, retention.drop_inputs)
+        yield self._bodies("results", keep.results, retention.count_results, retention.drop_results)
         yield _Kind(
             "webhook deliveries",
             _span(keep.deliveries),
             retention.count_deliveries,
-            retention.drop_deliveries,
+            _while_full(retention.drop_deliveries),
         )
         yield _Kind(
             "sent notifications",
             _span(keep.deliveries),
             retention.count_notifications,
-            retention.drop_notifications,
+            _while_full(retention.drop_notifications),
         )
 
     def _jobs(self, what: str, status: Status, kept: timedelta | str, now: datetime) -> _Kind:
         def count(tx: Tx, before: datetime) -> int:
             return retention.count_ended(tx, status, before, now)
 
-        def remove(tx: Tx, before: datetime, limit: int) -> int:
-            ids = retention.ended_jobs(tx, status, before, now, limit)
-            return retention.remove_jobs(tx, ids) if ids else 0
+        since: datetime | None = None
+
+        def remove(tx: Tx, before: datetime, limit: int) -> tuple[int, bool]:
+            nonlocal since
+            found = retention.ended_jobs(tx, status, before, now, limit, since=since)
+            if not found:
+                return 0, False
+            since = found[-1].finished_at
+            return retention.remove_jobs(tx, [row.id for row in found]), len(found) == limit
 
         return _Kind(what, _span(kept), count, remove)
+
+    def _bodies(
+        self, what: str, kept: timedelta | str, count: Callable[[Tx, datetime], int], drop: _Drop
+    ) -> _Kind:
+        after = ""
+
+        def remove(tx: Tx, before: datetime, limit: int) -> tuple[int, bool]:
+            nonlocal after
+            dropped = drop(tx, before, limit, after)
+            after = dropped.last or after
+            return dropped.count, dropped.last is not None
+
+        return _Kind(what, _span(kept), count, remove)
+
+
+def _while_full(remove: Callable[[Tx, datetime, int], int]) -> _Remove:
+    """A batch that is not full was the last."""
+
+    def step(tx: Tx, before: datetime, limit: int) -> tuple[int, bool]:
+        removed = remove(tx, before, limit)
+        return removed, removed == limit
+
+    return step
 
 
 def _span(kept: timedelta | str) -> timedelta | None:

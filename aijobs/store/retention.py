@@ -1,16 +1,34 @@
 """Removing what has been kept long enough, oldest first, a bounded batch a transaction.
 
+Each batch begins where the one before ended. What must stay although it is old enough (a key that lives, an
+open dead letter) collects at the front, and would else be walked over again by every batch of a night.
+
 Never removed: a job that has not ended, a dead letter that nobody closed, a job whose idempotency key still
 lives (a repeat would run it again), a job somebody has yet to be told about.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, exists, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+)
 
+from aijobs.core.ids import lowest_id
 from aijobs.core.model import Status
+from aijobs.store.arrays import among
 from aijobs.store.tables import (
     dead_letters,
     deliveries,
@@ -24,6 +42,16 @@ from aijobs.store.tables import (
 )
 
 _c = jobs.c
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A step over inputs or results: how many went, and the last id judged; None: there are no more."""
+
+    count: int
+    last: str | None
+
+
 _IDS: Any = bindparam("ids", expanding=True)
 _BEFORE: Any = bindparam("before")
 _KEY_IS_FREE = or_(_c.key.is_(None), _c.key_released_at.is_not(None), _c.key_expires_at <= bindparam("now"))
@@ -32,9 +60,9 @@ _OPEN = exists().where(dead_letters.c.job_id == _c.id, dead_letters.c.state == "
 _LATELY_CLOSED = exists().where(dead_letters.c.job_id == _c.id, dead_letters.c.settled_at > _BEFORE)
 
 
-def _ended(status: Status, *more: ColumnElement[bool]) -> Select[str]:
+def _ended(status: Status, *more: ColumnElement[bool]) -> Select[Any]:
     return (
-        select(_c.id)
+        select(_c.id, _c.finished_at)
         .where(_c.status == status.value, _c.finished_at <= _BEFORE, _KEY_IS_FREE, _ALL_TOLD, *more)
         .order_by(_c.finished_at)
     )
@@ -46,35 +74,41 @@ _ENDED = {
     Status.DEAD_LETTER: _ended(Status.DEAD_LETTER, ~_OPEN, ~_LATELY_CLOSED),
 }
 _WELL_ENDED = (Status.SUCCEEDED.value, Status.CANCELLED.value)
-# By job id, which is by age: what was dropped before is gone from the table and is not walked over again.
-_INPUTS = (
-    select(job_inputs.c.job_id)
-    .join(jobs, _c.id == job_inputs.c.job_id)
-    .where(_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
-    .order_by(job_inputs.c.job_id)
-)
-_RESULTS = (
-    select(job_results.c.job_id)
-    .join(jobs, _c.id == job_results.c.job_id)
-    .where(_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
-    .order_by(job_results.c.job_id)
-)
+
+
+def _next(table: Table) -> Select[str]:
+    """By job id, which is by age; a job made later than *young* cannot have ended long enough ago."""
+    between = (table.c.job_id > bindparam("after"), table.c.job_id < bindparam("young"))
+    return select(table.c.job_id).where(*between).order_by(table.c.job_id).limit(bindparam("limit"))
+
+
+_NEXT = {table: _next(table) for table in (job_inputs, job_results)}
+_LONG_ENDED = (_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
+# Of those only: asked in one statement, PostgreSQL may go through all jobs beside the bodies that are left.
+_OF_THOSE = select(_c.id).where(among(_c.id, "job_ids"), *_LONG_ENDED)
 _NOTIFICATIONS = select(notifications.c.id).where(
     notifications.c.state != "pending", notifications.c.created_at <= _BEFORE
 )
 _LIMIT: Any = bindparam("limit")
 
 
-def ended_jobs(tx: Connection, status: Status, before: datetime, now: datetime, limit: int) -> list[str]:
-    """At most *limit* jobs of a final status that may be removed, those that ended first."""
+def ended_jobs(
+    tx: Connection, status: Status, before: datetime, now: datetime, limit: int, *, since: datetime | None
+) -> Sequence[Row[Any]]:
+    """At most *limit* jobs (id, finished_at) of a final status that may be removed, those that ended first.
+
+    *since*: none that ended earlier; the last time of the batch before.
+    """
     query = _ENDED[status].limit(_LIMIT).with_for_update(of=jobs, skip_locked=True)
-    return list(tx.execute(query, {"before": before, "now": now, "limit": limit}).scalars())
+    values = {"before": before, "now": now, "limit": limit}
+    if since is None:
+        return tx.execute(query, values).all()
+    return tx.execute(query.where(_c.finished_at >= bindparam("since")), values | {"since": since}).all()
 
 
 def count_ended(tx: Connection, status: Status, before: datetime, now: datetime) -> int:
     """How many jobs of a final status may be removed."""
-    query = select(func.count()).select_from(_ENDED[status].order_by(None).subquery())
-    return tx.execute(query, {"before": before, "now": now}).scalar_one()
+    return _count(tx, _ENDED[status], before=before, now=now)
 
 
 def remove_jobs(tx: Connection, ids: Sequence[str]) -> int:
@@ -84,26 +118,40 @@ def remove_jobs(tx: Connection, ids: Sequence[str]) -> int:
     return tx.execute(delete(jobs).where(_c.id.in_(_IDS)), {"ids": list(ids)}).rowcount
 
 
-def drop_inputs(tx: Connection, before: datetime, limit: int) -> int:
-    """Drop the inputs of jobs that ended well long enough ago."""
-    ids = list(tx.execute(_INPUTS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
-    return tx.execute(delete(job_inputs).where(job_inputs.c.job_id.in_(_IDS)), {"ids": ids}).rowcount
+def drop_inputs(tx: Connection, before: datetime, limit: int, after: str) -> Dropped:
+    """Drop inputs of jobs that ended well long enough ago; at most *limit* are judged, from *after* on."""
+    return _drop(tx, job_inputs, before, limit, after)
 
 
-def drop_results(tx: Connection, before: datetime, limit: int) -> int:
-    """Drop the results of jobs that ended long enough ago."""
-    ids = list(tx.execute(_RESULTS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
-    return tx.execute(delete(job_results).where(job_results.c.job_id.in_(_IDS)), {"ids": ids}).rowcount
+def drop_results(tx: Connection, before: datetime, limit: int, after: str) -> Dropped:
+    """Drop results of jobs that ended long enough ago; at most *limit* are judged, from *after* on."""
+    return _drop(tx, job_results, before, limit, after)
+
+
+def _drop(tx: Connection, table: Table, before: datetime, limit: int, after: str) -> Dropped:
+    young = lowest_id(before + timedelta(milliseconds=1))
+    judged = list(tx.execute(_NEXT[table], {"after": after, "young": young, "limit": limit}).scalars())
+    if not judged:
+        return Dropped(count=0, last=None)
+    ids = list(tx.execute(_OF_THOSE, {"job_ids": judged, "before": before}).scalars())
+    if ids:
+        tx.execute(delete(table).where(table.c.job_id.in_(_IDS)), {"ids": ids})
+    return Dropped(count=len(ids), last=judged[-1] if len(judged) == limit else None)
 
 
 def count_inputs(tx: Connection, before: datetime) -> int:
     """How many inputs `drop_inputs` would drop in all."""
-    return _count(tx, _INPUTS, before)
+    return _count_of(tx, job_inputs, before)
 
 
 def count_results(tx: Connection, before: datetime) -> int:
     """How many results `drop_results` would drop in all."""
-    return _count(tx, _RESULTS, before)
+    return _count_of(tx, job_results, before)
+
+
+def _count_of(tx: Connection, table: Table, before: datetime) -> int:
+    query = select(table.c.job_id).join(jobs, _c.id == table.c.job_id).where(*_LONG_ENDED)
+    return _count(tx, query, before=before)
 
 
 def drop_deliveries(tx: Connection, before: datetime, limit: int) -> int:
@@ -130,7 +178,7 @@ def drop_notifications(tx: Connection, before: datetime, limit: int) -> int:
 
 def count_notifications(tx: Connection, before: datetime) -> int:
     """How many notifications `drop_notifications` would drop in all."""
-    return _count(tx, _NOTIFICATIONS, before)
+    return _count(tx, _NOTIFICATIONS, before=before)
 
 
 def forget_calls(tx: Connection, before: datetime) -> int:
@@ -144,6 +192,6 @@ def forget_minutes(tx: Connection, before: datetime) -> int:
     return tx.execute(delete(minutes).where(minutes.c.minute <= _BEFORE), {"before": before}).rowcount
 
 
-def _count(tx: Connection, query: Select[Any], before: datetime) -> int:
+def _count(tx: Connection, query: Select[Any], **values: object) -> int:
     counted = select(func.count()).select_from(query.order_by(None).subquery())
-    return tx.execute(counted, {"before": before}).scalar_one()
+    return tx.execute(counted, values).scalar_one()

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from aijobs.core.clock import Chance
-from aijobs.core.ids import is_id, new_id
+from aijobs.core.ids import is_id, lowest_id, new_id
 from tests.support.clock import ManualClock
 
 
@@ -47,3 +47,11 @@ def test_an_id_is_a_uuid_of_version_7_that_holds_its_time(clock: ManualClock, ch
 )
 def test_only_the_usual_spelling_is_an_id(text: str, known: bool) -> None:
     assert is_id(text) is known
+
+
+def test_the_lowest_id_of_a_moment_divides_earlier_ids_from_those_of_the_moment(clock, chance):
+    earlier = new_id(clock.now(), chance)
+    clock.advance(seconds=0.001)
+    now = new_id(clock.now(), chance)
+
+    assert earlier < lowest_id(clock.now()) < now

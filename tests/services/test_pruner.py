@@ -8,7 +8,7 @@ from sqlalchemy import func, select, update
 from aijobs.core.model import ErrorClass, Status
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.pruner import Pruner
-from aijobs.store import history, jobs
+from aijobs.store import history, jobs, retention
 from aijobs.store.tables import dead_letters, executions, job_inputs, job_results, notifications
 from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
 
@@ -197,3 +197,70 @@ def test_results_may_go_before_their_jobs(store, coordinator, clock):
 
     assert report == {"results": 1}
     assert (left(store), left(store, job_results)) == (1, 0)
+
+
+# --- What must stay is not walked over by every batch ----------------------------------------------
+
+
+def test_a_batch_of_inputs_begins_behind_the_one_before(store, coordinator, pruner, clock, monkeypatch):
+    ids = [dead(coordinator).id for _ in range(4)]  # their inputs stay, whatever their age
+    ids += [finished(coordinator, payload=str(number)).id for number in range(7)]
+    clock.advance(timedelta(days=8))
+    begun = spied(monkeypatch, "drop_inputs", lambda args, _: args[3])
+
+    report = removed(pruner.run())
+
+    ids.sort()
+    assert report == {"inputs": 7}
+    assert begun == ["", ids[2], ids[5], ids[8]]
+
+
+def test_inputs_of_jobs_too_young_are_not_even_judged(store, coordinator, clock):
+    clock.advance(timedelta(days=1))
+    finished(coordinator)
+
+    with store.write() as tx:
+        dropped = retention.drop_inputs(tx, clock.now() - timedelta(days=1), 1, after="")
+
+    assert dropped == retention.Dropped(count=0, last=None)
+
+
+def test_a_batch_of_jobs_begins_where_the_one_before_ended(store, coordinator, pruner, clock, monkeypatch):
+    keyed = {"key": "k", "key_expires_at": clock.now() + timedelta(days=90)}
+    finished(coordinator, **keyed)  # stays, and ended before all the others
+    ends = []
+    for number in range(7):
+        clock.advance(timedelta(seconds=1))
+        ends.append(clock.now())
+        finished(coordinator, payload=str(number))
+    clock.advance(DAYS_30)
+    begun = spied(monkeypatch, "ended_jobs", lambda args, named: args[1] == "succeeded" and named["since"])
+
+    report = removed(pruner.run())
+
+    assert report["succeeded jobs"] == 7
+    assert [at for at in begun if at is not False] == [None, ends[2], ends[5]]
+    assert left(store) == 1
+
+
+def test_a_batch_leaves_what_the_one_before_has_judged(store, coordinator, clock):
+    first, second = sorted(finished(coordinator, payload=str(number)).id for number in range(2))
+    clock.advance(timedelta(days=8))
+
+    with store.write() as tx:
+        dropped = retention.drop_inputs(tx, clock.now(), 1, after=first)
+
+    assert dropped == retention.Dropped(count=1, last=second)
+    assert left(store, job_inputs) == 1
+
+
+def spied(monkeypatch, name, pick):
+    """What *pick* makes of the arguments of each call of a function of `retention`."""
+    real, seen = getattr(retention, name), []
+
+    def spy(*args, **named):
+        seen.append(pick(args, named))
+        return real(*args, **named)
+
+    monkeypatch.setattr(retention, name, spy)
+    return seen

@@ -205,8 +205,9 @@ def _expire(store: Store) -> None:
 
 def _prune(store: Store) -> None:
     with store.write() as tx:
-        ids = retention.ended_jobs(tx, Status.SUCCEEDED, START - timedelta(days=1), START, 500)
-        assert retention.remove_jobs(tx, ids) == 500
+        before = START - timedelta(days=1)
+        found = retention.ended_jobs(tx, Status.SUCCEEDED, before, START, 500, since=None)
+        assert retention.remove_jobs(tx, [row.id for row in found]) == 500
 
 
 def _enqueue(store: Store) -> None:
