@@ -93,7 +93,9 @@ _KEYED = text("key IS NOT NULL AND key_released_at IS NULL")
 _j = jobs.c
 partial_index("uq_jobs_user_type_key", _j.user, _j.type, _j.key, where=_KEYED, unique=True)
 partial_index("ix_jobs_ready", _j.type, _j.priority.desc(), _j.turn, _j.id, _j.next_run_at, where=_READY)
-partial_index("ix_jobs_ready_user", _j.type, _j.user, _j.priority, _j.turn, where=_READY)
+partial_index(
+    "ix_jobs_ready_user", _j.type, _j.user, _j.priority.desc(), _j.turn, _j.id, _j.next_run_at, where=_READY
+)
 partial_index("ix_jobs_waiting", _j.next_run_at, _j.type, _j.status, where=_WAITING)
 partial_index("ix_jobs_held", _j.type, where=text("hold_reason IS NOT NULL"))
 partial_index("ix_jobs_running", _j.type, _j.user, _j.provider, where=_RUNNING)
