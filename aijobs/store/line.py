@@ -8,8 +8,8 @@ _c = jobs.c
 _LINE = select(_c.turn).where(_c.type == bindparam("type"), _c.turn.is_not(None))
 _BY_TURN = (_c.priority.desc(), _c.turn)  # or PostgreSQL may look for the first so many in the whole table
 _LINE_OF_ALL = _LINE.order_by(*_BY_TURN).limit(bindparam("limit")).subquery()
-_OF_USER = _LINE.where(_c.user == bindparam("user")).order_by(_c.priority, _c.turn)
-_LINE_OF_USER = _OF_USER.limit(bindparam("limit")).subquery()
+_OF_USER = _LINE.where(_c.user == bindparam("user"))
+_LINE_OF_USER = _OF_USER.order_by(*_BY_TURN).limit(bindparam("limit")).subquery()
 _LENGTH = select(func.count()).select_from(_LINE_OF_ALL)
 _LENGTH_FOR_USER = select(func.count()).select_from(_LINE_OF_USER)
 

@@ -1,7 +1,7 @@
 """What the statements of the hot path read beside crowds of other jobs: an index, and only its beginning.
 
 Every statement is caught while the real work runs and explained as it stands, so a new one is looked at too.
-On PostgreSQL the plan is carried out and its rows are counted; SQLite only says which index it goes by.
+On PostgreSQL the plan tells how many rows it came to; for SQLite it is told from the steps of its machine.
 """
 
 import itertools
@@ -33,6 +33,9 @@ USERS = 1_200
 
 MOST = 4_000
 """Rows of `jobs` that one statement may look at: the users of a walk, the jobs that run, a batch."""
+
+A_ROW = 12
+"""Steps of SQLite's machine that reading a row takes at least: it does not count rows."""
 
 WHOLE = {"ix_jobs_running"}
 """Indexes that may be read from end to end: what runs is bounded by what workers can carry."""
@@ -128,7 +131,20 @@ def _by_sqlite(cursor: Any, statement: str, values: Any) -> Plan:
     steps = [row[3] for row in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
     scans = {step.rpartition(" ")[2] for step in steps if step.startswith("SCAN jobs")}
     page = {"sqlite_autoindex_jobs_1"} if "LIMIT" in statement and "WHERE" not in statement else set()
-    return Plan(statement, not scans <= WHOLE | page)
+    reads = statement.startswith(("SELECT", "WITH"))  # what is written goes by ids, which the plan tells
+    rows = _instructions(cursor, statement, values) // A_ROW if reads else 0
+    return Plan(statement, not scans <= WHOLE | page, rows)
+
+
+def _instructions(cursor: Any, statement: str, values: Any) -> int:
+    """How many steps SQLite's machine takes for it, in hundreds."""
+    ticks = itertools.count()
+    cursor.execute("SAVEPOINT explained")
+    cursor.connection.set_progress_handler(lambda: next(ticks) < 0, 100)
+    cursor.execute(statement, values).fetchall()
+    cursor.connection.set_progress_handler(None, 100)
+    cursor.execute("ROLLBACK TO explained")
+    return next(ticks) * 100
 
 
 def _by_postgresql(cursor: Any, statement: str, values: Any) -> Plan:
@@ -173,6 +189,13 @@ def _claim(store: Store) -> None:
 
 def _claim_one(store: Store) -> None:
     assert len(_coordinator(store).claim(_request(slots=1))) == 1
+
+
+def _claim_behind_a_crowd(store: Store) -> None:
+    """The first walk ends with the crowd, the next one comes to those behind it."""
+    coordinator = _coordinator(store)
+    request = _request(slots=100, types=("crowded",))
+    assert len([*coordinator.claim(request), *coordinator.claim(request)]) == 100
 
 
 def _request(**given: Any) -> ClaimRequest:
@@ -226,6 +249,7 @@ def _read(look: Callable[[Tx], Any]) -> Callable[[Store], None]:
 WORK: dict[str, Callable[[Store], None]] = {
     "claim": _claim,
     "claim of one": _claim_one,
+    "claim behind a crowd": _claim_behind_a_crowd,
     "finish": _finish,
     "renew": _renew,
     "rescue": _rescue,
