@@ -86,8 +86,11 @@ _NEXT = {table: _next(table) for table in (job_inputs, job_results)}
 _LONG_ENDED = (_c.status.in_(_WELL_ENDED), _c.finished_at <= _BEFORE)
 # Of those only: asked in one statement, PostgreSQL may go through all jobs beside the bodies that are left.
 _OF_THOSE = select(_c.id).where(among(_c.id, "job_ids"), *_LONG_ENDED)
-_NOTIFICATIONS = select(notifications.c.id).where(
-    notifications.c.state != "pending", notifications.c.created_at <= _BEFORE
+_n = notifications.c
+_NOTIFICATIONS = (  # by id, which is by age
+    select(_n.id)
+    .where(_n.id < bindparam("young"), _n.state != "pending", _n.created_at <= _BEFORE)
+    .order_by(_n.id)
 )
 _LIMIT: Any = bindparam("limit")
 
@@ -129,8 +132,8 @@ def drop_results(tx: Connection, before: datetime, limit: int, after: str) -> Dr
 
 
 def _drop(tx: Connection, table: Table, before: datetime, limit: int, after: str) -> Dropped:
-    young = lowest_id(before + timedelta(milliseconds=1))
-    judged = list(tx.execute(_NEXT[table], {"after": after, "young": young, "limit": limit}).scalars())
+    values = {"after": after, "young": _young(before), "limit": limit}
+    judged = list(tx.execute(_NEXT[table], values).scalars())
     if not judged:
         return Dropped(count=0, last=None)
     ids = list(tx.execute(_OF_THOSE, {"job_ids": judged, "before": before}).scalars())
@@ -171,14 +174,15 @@ def count_deliveries(tx: Connection, before: datetime) -> int:
 
 def drop_notifications(tx: Connection, before: datetime, limit: int) -> int:
     """Drop notifications that were delivered or given up long enough ago."""
-    ids = list(tx.execute(_NOTIFICATIONS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
+    values = {"before": before, "young": _young(before), "limit": limit}
+    ids = list(tx.execute(_NOTIFICATIONS.limit(_LIMIT), values).scalars())
     gone = delete(notifications).where(notifications.c.id.in_(_IDS))
     return tx.execute(gone, {"ids": ids}).rowcount if ids else 0
 
 
 def count_notifications(tx: Connection, before: datetime) -> int:
     """How many notifications `drop_notifications` would drop in all."""
-    return _count(tx, _NOTIFICATIONS, before=before)
+    return _count(tx, _NOTIFICATIONS, before=before, young=_young(before))
 
 
 def forget_calls(tx: Connection, before: datetime) -> int:
@@ -190,6 +194,11 @@ def forget_calls(tx: Connection, before: datetime) -> int:
 def forget_minutes(tx: Connection, before: datetime) -> int:
     """Forget what was counted by the minute and is looked at no more."""
     return tx.execute(delete(minutes).where(minutes.c.minute <= _BEFORE), {"before": before}).rowcount
+
+
+def _young(before: datetime) -> str:
+    """What every id that was made by then is below."""
+    return lowest_id(before + timedelta(milliseconds=1))
 
 
 def _count(tx: Connection, query: Select[Any], **values: object) -> int:

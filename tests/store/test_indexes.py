@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from aijobs.store import claims, jobs, moves
+from aijobs.store import claims, jobs, moves, retention
 from aijobs.store.engine import open_store
 from tests.support.clock import START
 
@@ -19,6 +19,12 @@ LOOKS: dict[str, tuple[str, Callable[[Connection], Any]]] = {
     "parked jobs": ("ix_jobs_look", lambda tx: claims.parked_due(tx, START, ["t"], 9)),
     "jobs by id": ("sqlite_autoindex_jobs_1", lambda tx: moves.locked(tx, ["a", "b"])),
     "leases by id": ("(status=? AND id=?)", lambda tx: moves.renew(tx, [("a", 1)], START)),
+    "old inputs": ("sqlite_autoindex_job_inputs_1", lambda tx: retention.drop_inputs(tx, START, 9, "")),
+    "old deliveries": ("ix_deliveries_handled", lambda tx: retention.drop_deliveries(tx, START, 9)),
+    "old notifications": (
+        "SEARCH notifications USING INDEX sqlite_autoindex_notifications_1",
+        lambda tx: retention.drop_notifications(tx, START, 9),
+    ),
     "inputs by id": ("sqlite_autoindex_job_inputs_1", lambda tx: jobs.payloads_of(tx, ["a", "b"])),
 }
 """The index, and what should go by it."""

@@ -59,15 +59,18 @@ _CONSTRAINTS = f"""
     SELECT format('constraint %s %s %s', conrelid::regclass, conname, pg_get_constraintdef(oid))
     FROM pg_constraint WHERE connamespace = {_OURS}
 """
+_STORAGE = f"""
+    SELECT format('storage %s %s', relname, reloptions)
+    FROM pg_class WHERE relkind = 'r' AND reloptions IS NOT NULL AND relnamespace = {_OURS}
+"""
 _INDEXES = "SELECT replace(indexdef, schemaname, '') FROM pg_indexes WHERE schemaname = current_schema()"
 
 
 def description(tx: Connection) -> list[str]:
-    """Every table, column, constraint and index, as the database itself tells it."""
+    """Every table, column, constraint, index and storage parameter, as the database itself tells it."""
     if tx.dialect.name == "postgresql":
-        return sorted(
-            row[0] for query in (_COLUMNS, _CONSTRAINTS, _INDEXES) for row in tx.execute(text(query))
-        )
+        queries = (_COLUMNS, _CONSTRAINTS, _INDEXES, _STORAGE)
+        return sorted(row[0] for query in queries for row in tx.execute(text(query)))
     lines = []
     for kind, name, sql in tx.execute(
         text("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")

@@ -30,10 +30,15 @@ from sqlalchemy import BigInteger, DateTime, Index, Integer, MetaData, Text
 
 '''
 
-_PARTIAL = '''\
+_HELPERS = '''\
 def partial_index(name: str, *columns: Any, where: Any, unique: bool = False) -> Index:
     """An index over the rows that *where* names, on both databases."""
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+def storage(**parameters: float) -> dict[str, Any]:
+    """How PostgreSQL keeps a table."""
+    return {"postgresql_with": parameters}
 '''
 
 
@@ -45,7 +50,7 @@ def render() -> dict[str, str]:
     """The text of each module, by its file name."""
     source = Path(tables.__file__).parent
     columns = (source / "columns.py").read_text()
-    types = _between(columns, "Instant = ", "def partial_index").replace("IsoText()", "Text()") + _PARTIAL
+    types = _between(columns, "Instant = ", "def partial_index").replace("IsoText()", "Text()") + _HELPERS
     columns = _COLUMNS + _between(columns, "metadata = ", "def to_text") + types
     files = {"__init__.py": _INIT, "columns.py": columns}
     for name in ("aftermath.py", "operation.py", "work.py"):

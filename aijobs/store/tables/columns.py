@@ -1,4 +1,4 @@
-"""What every table is made of: the metadata, the types of columns, and how a partial index is said.
+"""What every table is made of: the metadata, the types of columns, partial indexes, how a table is kept.
 
 Times are UTC: `timestamptz` on PostgreSQL, ISO 8601 text with a `Z` on SQLite, which sorts as time does.
 JSON is kept as text, byte for byte, so that both databases give back what was put in.
@@ -57,13 +57,21 @@ def partial_index(name: str, *columns: Any, where: Any, unique: bool = False) ->
     return Index(name, *columns, unique=unique, info={"where": where})
 
 
-@event.listens_for(metadata, "before_create")
-def _say_where(target: MetaData, connection: Connection, **_: Any) -> None:
-    """Tell the dialect in use what an index is partial to.
+def storage(**parameters: float) -> dict[str, Any]:
+    """How PostgreSQL keeps a table, where its defaults do not do: fillfactor, autovacuum. Not on SQLite."""
+    return {"info": {"storage": parameters}}
 
-    To name both dialects in the index itself would load both, drivers included, with every command.
+
+@event.listens_for(metadata, "before_create")
+def _tell_the_dialect(target: MetaData, connection: Connection, **_: Any) -> None:
+    """Tell the dialect in use what an index is partial to, and how a table is kept.
+
+    To name both dialects in the table itself would load both, drivers included, with every command.
     """
+    dialect = connection.dialect.name
     for table in target.tables.values():
+        if "storage" in table.info and dialect == "postgresql":
+            table.dialect_options[dialect]["with"] = table.info["storage"]
         for index in table.indexes:
             if "where" in index.info:
-                index.dialect_options[connection.dialect.name]["where"] = index.info["where"]
+                index.dialect_options[dialect]["where"] = index.info["where"]

@@ -104,6 +104,9 @@ partial_index(
     deliveries.c.received_at,
     where=text("handled_at IS NULL AND outcome <> 'ignored'"),
 )
+partial_index(
+    "ix_deliveries_handled", deliveries.c.handled_at, where=text("handled_at IS NOT NULL")
+)  # what retention removes, the oldest first
 Index("ix_deliveries_provider_job_id", deliveries.c.provider_job_id)
 
 notifications = Table(

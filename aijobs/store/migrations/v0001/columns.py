@@ -27,3 +27,8 @@ def one_of(column: str, *values: str) -> str:
 def partial_index(name: str, *columns: Any, where: Any, unique: bool = False) -> Index:
     """An index over the rows that *where* names, on both databases."""
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+def storage(**parameters: float) -> dict[str, Any]:
+    """How PostgreSQL keeps a table."""
+    return {"postgresql_with": parameters}
