@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -107,37 +107,42 @@ def everywhere(ground: Ground, scenario: Scenario, blow: Blow) -> Result:
     raise AssertionError(f"{scenario.name} has no end")
 
 
-def each_kind(ground: Ground, blow: Blow) -> dict[str, Result]:
-    """One statement or the commit, and the moment after the commit, of each kind of transaction that writes,
-    and both sides of each kind of call, where they come first: a part of `everywhere`, by scenario."""
+def each_kind(ground: Ground, names: Collection[str] = ()) -> dict[str, Result]:
+    """A part of `everywhere`, by scenario: each kind of transaction that writes, where it comes first, is cut
+    off twice: the process dies before the commit, which for the store is like any place before it; and a
+    process that lives loses the answer. Around each kind of call the process dies on both sides. *names*:
+    only these scenarios; none: all.
+    """
     known: set[tuple[str, ...]] = set()
     results: dict[str, Result] = {}
     for scenario in SCENARIOS:
-        fuse = Fuse(None, blow)
+        if names and scenario.name not in names:
+            continue
+        fuse = Fuse()
         with ground.world(pruned=scenario.pruned) as world:
             _undisturbed(world, scenario.prepare)
             _cut_off(world, scenario, fuse)
         result = results[scenario.name] = Result()
-        for at in _new_kinds(fuse.passed, known):
+        for at, blow in _new_kinds(fuse.passed, known):
             result.take(at, cut(ground, scenario, at, blow))
     return results
 
 
-def _new_kinds(passed: list[str], known: set[tuple[str, ...]]) -> list[int]:
+def _new_kinds(passed: list[str], known: set[tuple[str, ...]]) -> list[tuple[int, Blow]]:
     """Those of the points that were *passed*, as numbers from 1, that are of a kind not *known* yet."""
-    found: list[int] = []
-    begun = 0
+    found: list[tuple[int, Blow]] = []
+    begun = calls = 0
     for number, what in enumerate(passed, 1):
         if " the " in what:
-            found += [number] if (what,) not in known else []
+            found += [(number, Blow.KILLED)] if (what,) not in known else []
             known.add((what,))
+            calls += 1
             begun = number
         elif what == "committed":
             kind = tuple(passed[begun : number - 2])
-            writing = [n for n, one in enumerate(kind, begun + 1) if not one.startswith("SELECT")]
-            if writing and kind not in known:
-                before = [*writing, number - 1]  # for the store it is all the same: the suite takes one
-                found += [before[len(known) % len(before)], number]
+            if kind not in known and not all(one.startswith("SELECT") for one in kind):
+                found.append((number - 1, Blow.KILLED))
+                found.append((number - calls, Blow.CUT))  # who loses only the store counts no calls
             known.add(kind)
             begun = number
     return found

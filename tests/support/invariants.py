@@ -27,8 +27,8 @@ def violations(
 
     *expected_ids*: jobs whose enqueueing was acknowledged, all of which must be there. *settled*: workers,
     sweeps and deliveries have had their time, so whatever is not final and waits for no person is stuck.
-    *pruned*: retention has removed rows, so totals may be higher than what is left. *settings*: with them
-    the outbox is held against the targets that the job types name.
+    *pruned*: retention has removed rows, so totals may be higher than what is left, and what was delivered
+    may be gone. *settings*: with them the outbox is held against the targets that the job types name.
     """
     with store.read() as tx:
         facts = Facts.of(tx)
@@ -41,7 +41,7 @@ def violations(
         checks.append(partial(_lost, expected=expected_ids))
     if settled:
         checks.append(_stuck)
-    if settings is not None:
+    if settings is not None and not pruned:
         checks.append(partial(_untold, settings=settings))
     return broken + [found for check in checks for found in check(facts)]
 
