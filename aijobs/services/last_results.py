@@ -63,7 +63,8 @@ class LastResults:
         if not found.stale:
             return found
         if not stale_ok:
-            hint = "--stale-ok takes it" if rules.allowed else "its type does not allow stale results"
+            wait = f"'aijobs inspect --type {type_name} --limit 1' shows how the newer one is"
+            hint = "--stale-ok takes the older one" if rules.allowed else wait
             raise NotFound(
                 f"no current result {whose}: a newer job was accepted after the last one", hint=hint
             )
@@ -100,8 +101,9 @@ class LastResults:
 
     def _look(self, type_name: str, user: str) -> LastResult | None:
         with self.store.read() as tx:
-            found = last_results.last_success(tx, type_name, user)
             newest = last_results.newest(tx, type_name, user)
+            current = last_results.success_of(tx, newest) if newest else None
+            found = current or last_results.last_success(tx, type_name, user)
         if found is None:
             return None
         age = max(self.store.clock.now() - found.finished_at, timedelta(0))

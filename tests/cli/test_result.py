@@ -61,6 +61,22 @@ def test_the_last_result_is_printed_with_its_age(
     assert "90 s old" in cli("result", "--type", "t", "--user", "ana").err
 
 
+def test_the_result_of_the_newest_job_is_the_last_although_an_older_one_finished_after_it(
+    cli: CommandLine, coordinator: Coordinator, clock: ManualClock
+) -> None:
+    coordinator.enqueue(new_job(user="ana"), actor="t")
+    older = claim_one(coordinator)
+    clock.advance(seconds=1)
+    newer = done(coordinator, '"new"')
+    clock.advance(seconds=1)
+    succeed(coordinator, older, '"old"')
+
+    result = cli("result", "--type", "t", "--user", "ana", "--json")
+
+    assert result.code == 0
+    assert (result.json["job_id"], result.json["stale"]) == (newer, False)
+
+
 def test_another_users_result_is_never_given(cli: CommandLine, coordinator: Coordinator) -> None:
     done(coordinator, '"hers"', user="ana")
 
