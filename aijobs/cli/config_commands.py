@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from aijobs.cli.command import notes
-from aijobs.cli.config_templates import CHOICES, VARIABLES, render
+from aijobs.cli.config_templates import CHOICES, LOCAL_URL, VARIABLES, render
 from aijobs.cli.context import Context, context_of
 from aijobs.core.errors import Conflict, UsageError
 from aijobs.services.surroundings import CONFIG_FILE
@@ -41,9 +41,17 @@ def check(ctx: typer.Context) -> None:
         "warnings": [{"path": one.path, "message": one.message} for one in warnings],
         **counts,
     }
-    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+    summary = ", ".join(_many(count, name) for name, count in counts.items())
     where = path or f"no {CONFIG_FILE}: the defaults"
-    context.printer.emit(document, lambda: context.printer.line(f"{where}: no faults ({summary})"))
+    context.printer.emit(
+        document, lambda: context.printer.line(f"{where}: no faults; with what is built in: {summary}")
+    )
+
+
+def _many(count: int, section: str) -> str:
+    """`1 type`, `2 types`; of types and providers there is always the built-in one."""
+    noun = "notification target" if section == "notify" else section.removesuffix("s")
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 @notes(
@@ -81,7 +89,8 @@ def schema(ctx: typer.Context) -> None:
 
 @notes(
     "aijobs config init --provider openai",
-    "aijobs config init --provider local --model qwen3 --output team.yaml",
+    "aijobs config init --provider local --base-url http://127.0.0.1:8000/v1 --model qwen3",
+    "aijobs config init --provider simulator --output practice.yaml",
     exits={0: "the file is written", 4: "the file is there already"},
 )
 def init(
@@ -93,6 +102,12 @@ def init(
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="In place of the usual one.")
     ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url", metavar="URL", help="Where the provider is, up to and with /v1, if elsewhere."
+        ),
+    ] = None,
     output: Annotated[
         str, typer.Option("--output", metavar="FILE", help="Where to; - is stdout.")
     ] = CONFIG_FILE,
@@ -101,13 +116,18 @@ def init(
     """Write a small, commented configuration file to start from."""
     context = context_of(ctx)
     chosen = _chosen(provider)
-    text = render(chosen, model=model)
+    if chosen == "local" and provider is None and base_url is None:
+        base_url = _asked("Where does it listen?", default=LOCAL_URL)
+    text = render(chosen, model=model, base_url=base_url)
     if output == "-":
         context.printer.raw(text)
         return
     _write(Path(output).expanduser(), text, force=force)
     document = {"file": output, "provider": chosen, "environment": list(VARIABLES[chosen])}
     context.printer.emit(document, lambda: context.printer.line(f"wrote {output}"))
+    if chosen == "local" and base_url is None:
+        url = context.environ.get("LOCAL_AI_URL") or LOCAL_URL
+        context.printer.say(f"it calls {url}; LOCAL_AI_URL in the environment or --base-url says otherwise")
     _say_what_is_next(context, chosen, output)
 
 
@@ -117,10 +137,14 @@ def _chosen(provider: str | None) -> str:
             raise UsageError(
                 "which provider? There is no terminal to ask on.", hint=f"--provider {'|'.join(CHOICES)}"
             )
-        provider = str(typer.prompt(f"Provider ({', '.join(CHOICES)})", default=CHOICES[0], err=True)).strip()
+        provider = _asked(f"Provider ({', '.join(CHOICES)})", default=CHOICES[0])
     if provider not in CHOICES:
         raise UsageError(f"no such provider: {provider}", hint=f"one of: {', '.join(CHOICES)}")
     return provider
+
+
+def _asked(question: str, *, default: str) -> str:
+    return str(typer.prompt(question, default=default, err=True)).strip()
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
@@ -136,3 +160,4 @@ def _say_what_is_next(context: Context, provider: str, output: str) -> None:
         context.printer.say(f"set {name} in the environment")
     named = "" if output == CONFIG_FILE else f" --config {output}"
     context.printer.say(f"next: aijobs{named} config check")
+    context.printer.say(f"then: aijobs{named} doctor --probe   (asks the provider, by one free call)")

@@ -11,6 +11,8 @@ _HEAD = """\
 database: sqlite:///aijobs.db        # or postgresql://user:${DB_PASSWORD}@host/name for many machines
 
 """
+LOCAL_URL = "http://127.0.0.1:11434/v1"
+"""Where a local server is looked for: Ollama's port."""
 _PROVIDERS = {
     "openai": """\
 providers:
@@ -33,7 +35,7 @@ providers:
 providers:
   local:
     kind: openai-chat                # any server that speaks chat completions: Ollama, vLLM, llama.cpp, ...
-    base_url: ${LOCAL_AI_URL:-http://127.0.0.1:11434/v1}
+    base_url: ${LOCAL_AI_URL:-@local}
     # api_key: ${LOCAL_AI_KEY}       # if it wants one
     concurrency: 2                   # calls at once, over all workers
 """,
@@ -92,12 +94,23 @@ VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 CHOICES = tuple(_PROVIDERS)
 
 
-def render(provider: str, *, model: str | None = None) -> str:
-    """The file for *provider*, one of `CHOICES`; *model* in place of the usual one."""
+def render(provider: str, *, model: str | None = None, base_url: str | None = None) -> str:
+    """The file for *provider*, one of `CHOICES`; *model* and *base_url* in place of the usual ones."""
     types = _TYPES.replace("@provider", _NAMES[provider]).replace("@request", _REQUESTS[provider])
     return (
-        _HEAD + _PROVIDERS[provider] + types.replace("@model", _quoted(model) if model else _MODELS[provider])
+        _HEAD
+        + _placed(_PROVIDERS[provider], base_url)
+        + types.replace("@model", _quoted(model) if model else _MODELS[provider])
     )
+
+
+def _placed(section: str, base_url: str | None) -> str:
+    """The provider's *section* with *base_url* right below its kind, and no other."""
+    if base_url is None:
+        return section.replace("@local", LOCAL_URL)
+    lines = [line for line in section.splitlines(keepends=True) if not line.startswith("    base_url:")]
+    kind = next(number for number, line in enumerate(lines) if line.startswith("    kind:"))
+    return "".join([*lines[: kind + 1], f"    base_url: {_quoted(base_url)}\n", *lines[kind + 1 :]])
 
 
 def _quoted(text: str) -> str:

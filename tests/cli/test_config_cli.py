@@ -54,7 +54,8 @@ def test_check_of_a_good_file_says_what_is_in_it_and_starts_nothing(
     result = run_bare("--config", "team.yaml", "config", "check")
 
     assert result.code == 0
-    assert result.out == "team.yaml: no faults (1 providers, 2 types, 0 schedules, 1 notify)\n"
+    counts = "1 provider, 2 types, 0 schedules, 1 notification target"
+    assert result.out == f"team.yaml: no faults; with what is built in: {counts}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["team.yaml"]
 
 
@@ -230,12 +231,39 @@ def test_init_asks_on_a_terminal_and_refuses_to_guess_without_one(
     run_bare: CommandLine, tmp_path: Path
 ) -> None:
     silent = run_bare("config", "init")
-    asked = run_bare("config", "init", stdin="local\n", terminal=True)
+    asked = run_bare("config", "init", stdin="local\nhttp://gpu:8000/v1\n", terminal=True)
 
     assert silent.code == 2
     assert "--provider openai|anthropic|local|simulator" in silent.err
     assert asked.code == 0
-    assert "kind: openai-chat" in (tmp_path / "aijobs.yaml").read_text()
+    text = (tmp_path / "aijobs.yaml").read_text()
+    assert "kind: openai-chat" in text
+    assert 'base_url: "http://gpu:8000/v1"' in text
+
+
+@pytest.mark.parametrize("provider", CHOICES)
+def test_init_takes_the_address_of_a_server_of_ones_own(
+    run_bare: CommandLine, tmp_path: Path, provider: str
+) -> None:
+    url = "http://127.0.0.1:8787/v1"
+
+    written = run_bare("config", "init", "--provider", provider, "--base-url", url)
+
+    settings = ConfigFile(tmp_path / "aijobs.yaml").load(
+        (tmp_path / "aijobs.yaml").read_text(), **dict.fromkeys(VARIABLES[provider], "x")
+    )
+    used = settings.providers[settings.types["summarize"].provider]
+    assert (written.code, used.base_url) == (0, url)
+
+
+def test_init_says_where_it_will_look_for_a_local_server(run_bare: CommandLine) -> None:
+    default = run_bare("config", "init", "--provider", "local", "--force")
+    elsewhere = run_bare(
+        "config", "init", "--provider", "local", "--force", environ={"LOCAL_AI_URL": "http://gpu/v1"}
+    )
+
+    assert "it calls http://127.0.0.1:11434/v1; LOCAL_AI_URL" in default.err
+    assert "it calls http://gpu/v1" in elsewhere.err
 
 
 def test_init_says_which_provider_it_does_not_know_and_where_it_cannot_write(run_bare: CommandLine) -> None:
