@@ -24,10 +24,10 @@ def upgrade(ctx: typer.Context) -> None:
     of the version before end what they hold, and then themselves. With --json: {location, before, after,
     changed}.
     """
-    from aijobs.store import schema
+    from aijobs.store import upgrading
 
     context = context_of(ctx)
-    done = schema.upgrade(context.settings.database)
+    done = upgrading.upgrade(context.settings.database)
     document = asdict(done) | {"changed": done.before != done.after}
     if done.before is None:
         text = f"created the job store {done.location}, version {done.after}"
@@ -51,10 +51,10 @@ def check(ctx: typer.Context) -> None:
 
     With --json: {location, version, missing}.
     """
-    from aijobs.store import schema
+    from aijobs.store import upgrading
 
     context = context_of(ctx)
-    found = schema.check(context.settings.database)
+    found = upgrading.check(context.settings.database)
     if found.missing:
         parts = ", ".join(found.missing)
         raise SchemaMismatch(

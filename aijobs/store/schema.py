@@ -1,10 +1,5 @@
-"""The version of a store's tables: made whole when the store is empty, compared with one constant ever after.
+"""The version of a store's tables: made whole when it is empty, compared with one constant ever after."""
 
-Alembic is loaded only to upgrade an older store.
-"""
-
-from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, insert, inspect, select
@@ -21,24 +16,6 @@ HEAD = "0001"
 
 CREATE_LOCK = 1
 """The advisory lock under which tables are made or changed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upgraded:
-    """What an upgrade did. *before* None: the store was made; *before* equal to *after*: nothing."""
-
-    location: str
-    before: str | None
-    after: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A store of the right version. *missing* names tables, columns and indexes that somebody removed."""
-
-    location: str
-    version: str
-    missing: tuple[str, ...]
 
 
 _VERSION = select(schema_version.c.version_num)
@@ -78,41 +55,6 @@ def ensure(store: "Store", *, create: bool) -> bool:
         hint = "check the URL; `aijobs db upgrade` makes a new store there"
         raise StoreUnreachable(f"no job store in {store.location}", hint=hint)
     return _create(store)
-
-
-def upgrade(url: str) -> Upgraded:
-    """Make the store at *url*, or bring an older one to our version; several may try at once, one does it.
-
-    Raises UsageError, StoreUnreachable, StoreLocked, and SchemaMismatch for a newer store or foreign tables.
-    """
-    from aijobs.store import engine, wake
-
-    with closing(engine.open_any(url)) as store, store.write() as tx:
-        dialect.take_lock(tx, CREATE_LOCK)
-        before = None if store.created else version_of(tx)
-        if not store.created:
-            _advance(tx, before, location=store.location)
-            wake.notify(tx)  # workers at work look at the version
-        return Upgraded(location=store.location, before=before, after=HEAD)
-
-
-def _advance(tx: Connection, version: str | None, *, location: str) -> None:
-    if version is None:
-        make_tables(tx, location=location)
-    elif version < HEAD:
-        from aijobs.store import migrations
-
-        migrations.run(tx)
-    else:
-        require_head(version, location=location)
-
-
-def check(url: str) -> Checked:
-    """Look whether the store at *url* is whole. Raises what `open_store` raises."""
-    from aijobs.store import engine
-
-    with closing(engine.open_store(url)) as store, store.read() as tx:
-        return Checked(location=store.location, version=HEAD, missing=missing(tx))
 
 
 def missing(tx: Connection) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pytest
 
 from aijobs.core.errors import StoreLocked
 from aijobs.core.model import Status
-from aijobs.store import dialect, engine, schema
+from aijobs.store import dialect, engine, schema, upgrading
 from aijobs.store.engine import open_store
 from tests.support import next_version
 from tests.support.invariants import violations
@@ -124,8 +124,8 @@ def test_an_upgrade_that_cannot_have_the_tables_gives_up_and_changes_nothing(
     with psycopg.connect(postgres_url) as somebody:
         somebody.execute("SELECT count(*) FROM jobs")  # and no end of the transaction
         with pytest.raises(StoreLocked) as caught:
-            schema.upgrade(postgres_url)
-    done = schema.upgrade(postgres_url)
+            upgrading.upgrade(postgres_url)
+    done = upgrading.upgrade(postgres_url)
 
     assert "again is safe" in str(caught.value.hint)
     assert (done.before, done.after) == (f"{int(NUMBER) - 1:04d}", NUMBER)

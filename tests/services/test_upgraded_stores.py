@@ -12,7 +12,7 @@ from aijobs.services.coordinator import Coordinator
 from aijobs.services.notifier import Notifier
 from aijobs.services.scheduler import Scheduler
 from aijobs.services.switching import Switching
-from aijobs.store import effects, jobs, migrations, schema, workers
+from aijobs.store import effects, jobs, migrations, schema, upgrading, workers
 from aijobs.store.engine import Store, open_store
 from tests.support import next_version, old_stores
 from tests.support.clock import ManualClock
@@ -46,10 +46,10 @@ def test_the_jobs_of_a_store_of_each_earlier_version_finish(
     old_stores.make(database_url, version)
     clock.advance(LEFT_AT)
 
-    done = schema.upgrade(database_url)
+    done = upgrading.upgrade(database_url)
 
     assert (done.before, done.after) == (version, schema.HEAD)
-    assert schema.check(database_url).missing == ()
+    assert upgrading.check(database_url).missing == ()
     with closing(open_store(database_url, clock=clock)) as store:
         _nothing_is_lost(store, chance)
         _everything_finishes(store, clock, chance)

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import Connection, text, update
 
 from aijobs.core.errors import SchemaMismatch, StoreError, StoreUnreachable
-from aijobs.store import engine, migrations, schema
+from aijobs.store import engine, migrations, schema, upgrading
 from aijobs.store.engine import Store, open_store
-from aijobs.store.schema import Upgraded
 from aijobs.store.tables import schema_version
+from aijobs.store.upgrading import Upgraded
 from tests.support.next_version import MIGRATION, go_on
 
 
@@ -121,7 +121,7 @@ def test_no_migration_depends_on_what_the_tables_are_today() -> None:
 
 
 def test_an_upgrade_makes_a_store_and_then_has_nothing_to_do(database_url: str) -> None:
-    first, second = schema.upgrade(database_url), schema.upgrade(database_url)
+    first, second = upgrading.upgrade(database_url), upgrading.upgrade(database_url)
 
     assert (first.before, first.after) == (None, schema.HEAD)
     assert (second.before, second.after) == (schema.HEAD, schema.HEAD)
@@ -136,7 +136,7 @@ def test_an_older_store_is_refused_until_it_is_upgraded(
 
     with pytest.raises(SchemaMismatch, match="older schema 0001") as caught:
         open_store(database_url)
-    done = schema.upgrade(database_url)
+    done = upgrading.upgrade(database_url)
 
     assert caught.value.exit_code == 5
     assert "aijobs db upgrade" in str(caught.value.hint)
@@ -147,7 +147,7 @@ def test_an_older_store_is_refused_until_it_is_upgraded(
     store.close()
 
 
-@pytest.mark.parametrize("entrance", [open_store, schema.upgrade, schema.check])
+@pytest.mark.parametrize("entrance", [open_store, upgrading.upgrade, upgrading.check])
 def test_a_newer_store_is_refused_everywhere(database_url: str, entrance: Callable[[str], object]) -> None:
     open_store(database_url, create=True).close()
     stamp(database_url, "0999")
@@ -165,7 +165,7 @@ def test_of_four_upgrades_at_once_one_does_the_work(
     open_store(database_url, create=True).close()
     go_on(tmp_path, monkeypatch)
 
-    answers = four_at_once(lambda: schema.upgrade(database_url))
+    answers = four_at_once(lambda: upgrading.upgrade(database_url))
 
     assert [a for a in answers if not isinstance(a, Upgraded)] == []
     assert sorted(str(a.before) for a in answers if isinstance(a, Upgraded)) == [
@@ -177,7 +177,7 @@ def test_of_four_upgrades_at_once_one_does_the_work(
 
 
 def test_of_four_upgrades_at_once_one_makes_the_store(database_url: str) -> None:
-    answers = four_at_once(lambda: schema.upgrade(database_url))
+    answers = four_at_once(lambda: upgrading.upgrade(database_url))
 
     assert [a for a in answers if not isinstance(a, Upgraded)] == []
     assert [a.before for a in answers if isinstance(a, Upgraded)].count(None) == 1
@@ -190,7 +190,7 @@ def test_a_migration_that_fails_changes_nothing(
     go_on(tmp_path, monkeypatch, MIGRATION + '    op.execute("SELECT nonsense FROM nowhere")\n')
 
     with pytest.raises(StoreError):
-        schema.upgrade(database_url)
+        upgrading.upgrade(database_url)
 
     store = engine.open_any(database_url)
     with store.read() as tx:
@@ -218,7 +218,7 @@ def test_opening_a_store_does_not_load_alembic(sqlite_store_url: str) -> None:
 
 
 def test_a_whole_store_passes_the_check(store: Store) -> None:
-    checked = schema.check(store.url)
+    checked = upgrading.check(store.url)
 
     assert (checked.location, checked.version, checked.missing) == (store.location, schema.HEAD, ())
 
@@ -231,13 +231,13 @@ def test_the_check_names_what_somebody_removed(database_url: str) -> None:
         tx.execute(text("ALTER TABLE workers DROP COLUMN version"))
     store.close()
 
-    missing = schema.check(database_url).missing
+    missing = upgrading.check(database_url).missing
 
     assert set(missing) == {"table usage_days", "index ix_jobs_lease", "column workers.version"}
 
 
 def test_the_check_makes_no_store(sqlite_url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable, match="no job store"):
-        schema.check(sqlite_url)
+        upgrading.check(sqlite_url)
 
     assert list(tmp_path.iterdir()) == []
