@@ -10,6 +10,7 @@ from aijobs.cli.context import Context, context_of, unknown_type
 from aijobs.cli.filters import ErrorClassFilter
 from aijobs.cli.inspect_command import inspect
 from aijobs.cli.options import (
+    MOST,
     Actor,
     Limit,
     Preview,
@@ -170,16 +171,13 @@ def select_all(context: Context, wanted: DeadLetterFilter, *, everything: bool) 
     if wanted.empty and not everything:
         raise UsageError("say which: jobs, a filter, or --all", hint="--preview shows what it would be")
     with context.store.read() as tx:
-        found = dead_letters.find(tx, wanted, _NO_LIMIT)
+        found = dead_letters.find(tx, wanted, MOST)
     missing = sorted(set(wanted.job_ids) - {one.job_id for one in found})
     if missing:
         raise NotFound(
             f"no open dead letter: {', '.join(missing)}", hint="'aijobs deadletter list' shows them"
         )
     return found
-
-
-_NO_LIMIT = 1_000_000
 
 
 def _close(context: Context, found: Sequence[DeadLetter], who: str, reason: str) -> int:

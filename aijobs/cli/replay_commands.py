@@ -39,7 +39,6 @@ from aijobs.services.replay import Outcome, Plan, PlannedGroup, Planner, Runner,
 from aijobs.store import replays
 from aijobs.store.dead_letters import DeadLetterFilter
 
-_NO_LIMIT = 1_000_000
 _FINISHED = ("succeeded", "failed", "skipped")
 
 Limit = Annotated[
@@ -186,7 +185,7 @@ def _plan(
         select_all(context, wanted, everything=everything)  # refuses an id that names no open dead letter
     asking = partial(ask, context, context.settings) if probe else None
     planner = Planner(context.store, context.settings, chance=context.chance, probe=asking)
-    return planner.plan(wanted, options, limit=limit or _NO_LIMIT, actor=context.actor(actor), reason=reason)
+    return planner.plan(wanted, options, limit=limit or MOST, actor=context.actor(actor), reason=reason)
 
 
 def _changes(
@@ -374,7 +373,7 @@ def _stoppable() -> Iterator[threading.Event]:
     stop = threading.Event()
     kept: dict[int, Any] = {}
 
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # as a signal handler is called
         stop.set()
         signal.signal(number, kept[number])
 

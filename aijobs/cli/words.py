@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from aijobs.core.durations import parse_duration, parse_instant, parse_time
+from aijobs.core.durations import parse_duration, parse_duration_or_instant, parse_instant, parse_time
 from aijobs.core.errors import UsageError
 
 T = TypeVar("T")
@@ -30,9 +30,7 @@ def instant(text: str | None, what: str) -> datetime | None:
 
 def duration_or_instant(text: str | None, what: str) -> timedelta | datetime | None:
     """`1h30m` or ISO 8601."""
-    if text is not None and text.strip()[:4].isdigit() and "-" in text:
-        return instant(text, what)
-    return duration(text, what)
+    return _read(parse_duration_or_instant, text, what)
 
 
 def past(text: str | None, what: str, *, now: datetime) -> datetime | None:

@@ -99,6 +99,16 @@ def parse_instant(text: str) -> datetime:
         raise ValueError(f"{_shown(text)} lies outside the calendar in UTC") from None
 
 
+def parse_duration_or_instant(text: str) -> timedelta | datetime:
+    """`1h30m` or ISO 8601, as a deadline is written. Raises ValueError with the reason."""
+    return parse_instant(text) if text.strip()[:4].isdigit() and "-" in text else parse_duration(text)
+
+
+def format_instant(value: datetime) -> str:
+    """`2026-01-31T09:30:00.000Z`: in UTC, to the millisecond."""
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
 def parse_time(text: str, *, now: datetime) -> datetime:
     """*text* as an instant, or as a duration ago (`2h`, `-2h`, `2h ago`). ValueError says what is wrong."""
     text = text.strip()

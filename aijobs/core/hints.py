@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from aijobs.core.envelope import at
 from aijobs.core.http_dates import parse_http_date
 from aijobs.core.payload import clean_text
 
@@ -130,7 +131,7 @@ class _Reader:
             seconds = self._until(str(value))
             if seconds is not None and seconds > 0:
                 return _Found(seconds, source)
-        upstream = _at(error, "metadata", "headers")
+        upstream = at(error, "metadata", "headers")
         if not isinstance(upstream, Mapping):
             return None
         inner = _Reader([(str(name), str(value)) for name, value in upstream.items()], self.now)
@@ -240,18 +241,12 @@ def _error_of(body: object) -> object:
     return None
 
 
-def _at(value: object, *names: str) -> object:
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
 def _words_of(error: object) -> Iterator[tuple[str, object]]:
-    details = _at(error, "details")
+    details = at(error, "details")
     for detail in details if isinstance(details, list) else []:
-        if str(_at(detail, "@type")).endswith("google.rpc.RetryInfo"):
-            yield "RetryInfo", _at(detail, "retryDelay")
+        if str(at(detail, "@type")).endswith("google.rpc.RetryInfo"):
+            yield "RetryInfo", at(detail, "retryDelay")
     for names in (("metadata", "retry_after_seconds"), ("retry_after",), ("resets_in_seconds",)):
-        yield names[-1], _at(error, *names)
+        yield names[-1], at(error, *names)
     for names in (("metadata", "resets_at"), ("resets_at",)):
-        yield names[-1], _at(error, *names)
+        yield names[-1], at(error, *names)

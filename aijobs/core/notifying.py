@@ -4,9 +4,10 @@ import ipaddress
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from aijobs.core.clock import Chance
+from aijobs.core.durations import format_instant
 
 WAITS = tuple(
     timedelta(seconds=seconds) for seconds in (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -127,6 +128,4 @@ def _reached(address: _Address) -> Iterator[_Address]:
 
 
 def _instant(value: datetime | None) -> str | None:
-    if value is None:
-        return None
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return None if value is None else format_instant(value)

@@ -9,29 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from aijobs.core.switches import Switch
+from aijobs.core.totals import PEAKS
 
 OTHER = "other"
 """Stands for every type, provider or model that the configuration does not name: labels stay few."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minute:
-    """What happened to the jobs of one type within a minute."""
-
-    minute: datetime
-    type: str
-    succeeded: int = 0
-    dead_letter: int = 0
-    cancelled: int = 0
-    attempts: int = 0
-    failed: int = 0
-    rate_limited: int = 0
-    lost: int = 0
-    started: int = 0
-    waited_seconds: float = 0.0
-    webhooks: int = 0
-    most_retries: int = 0
-    longest_webhook_seconds: float = 0.0
+OVERDUE = timedelta(minutes=5)
+"""What should have happened so long ago and has not is worth telling a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +51,14 @@ class Window:
         return self.waited_seconds / self.started if self.started else None
 
 
-_PEAKS = frozenset({"most_retries", "longest_webhook_seconds"})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minute(Window):
+    """The window of one minute, over the jobs of one type."""
+
+    minute: datetime
+    type: str
+
+
 _COUNTS = tuple(one.name for one in fields(Window))
 
 
@@ -77,7 +68,7 @@ def window_of(minutes: Iterable[Minute]) -> Window:
     for one in minutes:
         for name in _COUNTS:
             value = getattr(one, name)
-            sums[name] = max(sums[name], value) if name in _PEAKS else sums[name] + value
+            sums[name] = max(sums[name], value) if name in PEAKS else sums[name] + value
     return Window(**sums)
 
 

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import Failure, Reply
 from aijobs.core.payload import MAX_BYTES
+
+if TYPE_CHECKING:
+    from aijobs.core.settings import Settings
 
 
 class CallFailed(AijobsError):  # the whole error tree is named without the suffix
@@ -99,7 +102,7 @@ class PythonContext(Protocol):
         *,
         model: str | None = None,
         prompt: str | None = None,
-        input: object = None,  # noqa: A002
+        input: object = None,  # noqa: A002  # as above
         request: Mapping[str, object] | None = None,
         timeout: timedelta | None = None,
     ) -> object:
@@ -189,4 +192,20 @@ class Adapter(Protocol):
 
     async def close(self) -> None:
         """Let go of what the adapter holds; further calls are errors of the caller."""
+        ...
+
+
+class ProvidersByName(Protocol):
+    """Where adapters come from."""
+
+    def get(self, name: str) -> Adapter:
+        """The adapter of the provider *name*. Raises NotFound, UsageError."""
+        ...
+
+    async def close(self) -> None:
+        """Close all of them."""
+        ...
+
+    def configure(self, settings: "Settings") -> None:
+        """Make adapters by new settings from now on."""
         ...

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from aijobs import __version__
 from aijobs.core.config.checks import check as config_warnings
+from aijobs.core.diagnosis.system import LARGEST_SKEW
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import AijobsError
 from aijobs.core.settings import Kind, ProviderSettings, Settings
@@ -21,7 +22,6 @@ from aijobs.store.workers import WorkerRecord, WorkerState
 
 _LIBRARIES = ("typer", "sqlalchemy", "psycopg", "pydantic", "httpx", "aiohttp")
 _LEAST_ROOM = 100 << 20  # bytes left on the disk of an SQLite store
-_LARGEST_SKEW = 5.0  # seconds between this machine's clock and the server's
 _LISTEN_WAIT = 3.0  # seconds a listener may take to hear its own message
 
 
@@ -178,7 +178,7 @@ def _clock(patient: Patient) -> Iterator[Finding]:
         return
     yield Finding(
         check="clock",
-        ok=abs(skew) <= _LARGEST_SKEW,
+        ok=abs(skew) <= LARGEST_SKEW,
         evidence=f"the server's is {abs(skew):.3f} s {'ahead of' if skew > 0 else 'behind'} this machine's",
         hint="jobs go by the server's clock, but certificates and logs go by this one: set it (NTP)",
     )

@@ -1,10 +1,9 @@
 """A job asked for as a JSON object, a line of a file or the body of a request, named as in `enqueue`."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
-from aijobs.core.durations import parse_duration, parse_instant
+from aijobs.core.durations import parse_duration, parse_duration_or_instant, parse_instant
 from aijobs.core.errors import InvalidInput, UsageError
 from aijobs.services.submission import Request
 
@@ -37,10 +36,6 @@ def request_of(values: Mapping[str, Any], defaults: Mapping[str, Any] | None = N
     return Request(**wanted)
 
 
-def _duration_or_instant(text: str) -> timedelta | datetime:
-    return parse_instant(text) if text.strip()[:4].isdigit() and "-" in text else parse_duration(text)
-
-
 def _read(read: Callable[[str], object], text: str, name: str) -> object:
     try:
         return read(text)
@@ -51,5 +46,5 @@ def _read(read: Callable[[str], object], text: str, name: str) -> object:
 _READERS: Mapping[str, Callable[[str], object]] = {
     "delay": parse_duration,
     "at": parse_instant,
-    "deadline": _duration_or_instant,
+    "deadline": parse_duration_or_instant,
 }

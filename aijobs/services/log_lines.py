@@ -6,12 +6,12 @@ neutralised, and long values are cut with a mark.
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from string import Formatter
 from types import MappingProxyType
 
 from aijobs.core.clock import Clock
-from aijobs.core.durations import format_duration
+from aijobs.core.durations import format_duration, format_instant
 from aijobs.core.log_events import Level, LogEvent, level_of
 from aijobs.core.payload import clean_text
 
@@ -105,7 +105,7 @@ def text_line(
 ) -> str:
     """`2026-01-01T00:00:00.000Z WARNING job ...`: the words of the table, with the fields filled in."""
     words = _WORDS[event].format_map({name: _plain(fields.get(name)) for name in FIELDS[event]})
-    return f"{_instant(now)} {(level or level_of(event)).name:<7} {' '.join(words.split())}"
+    return f"{format_instant(now)} {(level or level_of(event)).name:<7} {' '.join(words.split())}"
 
 
 def json_line(
@@ -113,7 +113,7 @@ def json_line(
 ) -> str:
     """`{"at": ..., "level": ..., "event": ..., <fields>}`; unknown is null, durations are seconds."""
     level = level or level_of(event)
-    head = {"at": _instant(now), "level": level.name.lower(), "event": event.value}
+    head = {"at": format_instant(now), "level": level.name.lower(), "event": event.value}
     told = {name: _json(value) for name, value in fields.items() if name not in head}
     return json.dumps(head | told, ensure_ascii=False)
 
@@ -125,7 +125,7 @@ def _plain(value: object) -> str:
         case timedelta():
             return format_duration(value)
         case datetime():
-            return _instant(value)
+            return format_instant(value)
         case _:
             return clean_text(str(value), _VALUE_LIMIT)
 
@@ -137,10 +137,6 @@ def _json(value: object) -> object:
         case timedelta():
             return value.total_seconds()
         case datetime():
-            return _instant(value)
+            return format_instant(value)
         case _:
             return clean_text(str(value), _VALUE_LIMIT)
-
-
-def _instant(value: datetime) -> str:
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -15,6 +15,7 @@ from aijobs import __version__
 from aijobs.core import exposition
 from aijobs.core import totals as names
 from aijobs.core.alerts import stuck_for
+from aijobs.core.breaker import Breaker
 from aijobs.core.exposition import Family, counter, gauge, histogram
 from aijobs.core.model import FINAL, ErrorClass
 from aijobs.core.overview import OTHER, Load, Overview, age, together
@@ -29,7 +30,6 @@ from aijobs.store.engine import Store
 CONTENT_TYPE = exposition.CONTENT_TYPE
 
 _HOUR = timedelta(hours=1)
-_BREAKERS = ("closed", "open", "half_open", "ramp")
 _STATUSES = ("ready", "delayed", "retrying", "held", "running", "parked")
 
 LabelKey = tuple[tuple[str, str], ...]
@@ -211,7 +211,7 @@ def _of_providers(seen: Overview) -> Iterator[Family]:
         [
             ({"provider": one.name, "state": state}, one.breaker == state)
             for one in seen.providers
-            for state in _BREAKERS
+            for state in Breaker
         ],
     )
     yield gauge(

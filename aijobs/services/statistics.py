@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from aijobs.core.overview import FailedJob, Load, Overview, ProviderSeen, RunningJob, ScheduleSeen, WorkerSeen
+from aijobs.core.overview import (
+    OVERDUE,
+    FailedJob,
+    Load,
+    Overview,
+    ProviderSeen,
+    RunningJob,
+    ScheduleSeen,
+    WorkerSeen,
+)
 from aijobs.core.settings import Settings
 from aijobs.core.ticking import Rule, State
 from aijobs.services.provider_desk import ProviderDesk, Standing
@@ -13,8 +22,6 @@ from aijobs.store.usage_days import UsageSum
 from aijobs.store.workers import WorkerRecord, WorkerState
 
 HOUR = timedelta(hours=1)
-OVERDUE = timedelta(minutes=5)
-"""A schedule, a notification or a look at a provider that is later than this is overdue."""
 
 
 class Statistics:

@@ -17,6 +17,9 @@ from aijobs.core.model import Job, Status
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
 
+LOWEST_PRIORITY = -(2**31)
+"""The least that the column takes: no job is below it."""
+
 _c = jobs.c
 
 _DUE = (
@@ -64,7 +67,6 @@ _FIRST_USER = select(func.min(_c.user)).where(_c.type == bindparam("type"), _c.t
 _NEXT_USER = _FIRST_USER.where(_c.user > bindparam("after"))
 _ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
 _HEAD_OF_USER = _ABOVE.where(_c.user == bindparam("user"))
-_LOWEST_PRIORITY = -(2**31)
 _RUNNING = (
     select(_c.type, _c.user, _c.provider, func.count())
     .where(_c.status == Status.PROCESSING.value)
@@ -148,7 +150,7 @@ def heads_of_users(
     tx: Connection, type_name: str, now: datetime, users: Iterable[str], limit: int, above: int | None
 ) -> list[Candidate]:
     """The first *limit* ready jobs of each of *users*, of priority *above* or more."""
-    lowest = _LOWEST_PRIORITY if above is None else above
+    lowest = LOWEST_PRIORITY if above is None else above
     found: list[Candidate] = []
     for user in users:
         values = {"type": type_name, "now": now, "limit": limit, "user": user, "above": lowest}
@@ -186,7 +188,7 @@ def running(tx: Connection, *, parked: bool = True) -> list[Running]:
 def in_flight(tx: Connection) -> dict[str, int]:
     """How many calls to each provider are under way; what it does in the background is not among them."""
     rows: Any = tx.execute(_IN_FLIGHT)
-    return {name: count for name, count in rows}  # noqa: C416
+    return dict(rows.all())
 
 
 def parked_due(tx: Connection, now: datetime, types: Sequence[str], limit: int) -> list[Job]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, or_, select
 
 from aijobs.core.model import Job, Status
+from aijobs.store.claims import LOWEST_PRIORITY
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
 
@@ -40,7 +41,6 @@ _RUNNABLE = select(
         select(_c.id).where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"), *_MAY_START).exists(),
     )
 )
-_LOWEST = -(2**31)  # of any priority
 _NOT_IN_LINE = (
     select(_c.id)
     .where(_c.turn.is_(None), _c.next_run_at <= bindparam("before"))
@@ -75,7 +75,7 @@ def runnable(
     """
     values = {
         "running": list(running), "waiting": list(waiting),
-        "above": _LOWEST if above is None else above, "now": now,
+        "above": LOWEST_PRIORITY if above is None else above, "now": now,
     }  # fmt: skip
     return bool(tx.execute(_RUNNABLE, values).scalar())
 

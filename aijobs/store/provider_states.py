@@ -7,28 +7,16 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
+from aijobs.core.breaker import Health
 from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import provider_calls, provider_trials, providers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderState:
+class ProviderState(Health):
     """The row of one provider; the defaults are those of one that has never been in trouble."""
 
     name: str
-    breaker: str = "closed"
-    breaker_since: datetime | None = None
-    opened_until: datetime | None = None
-    ramp_step: int = 0
-    failures: int = 0
-    failures_since: datetime | None = None
-    successes: int = 0
-    paused_until: datetime | None = None
-    pause_reason: str | None = None
-    held_at: datetime | None = None
-    hold_reason: str | None = None
-    concurrency_cap: int | None = None
-    cap_until: datetime | None = None
     rate_tokens: float | None = None
     rate_at: datetime | None = None
     last_headers: str | None = None
@@ -108,7 +96,7 @@ def save(tx: Connection, state: ProviderState, now: datetime) -> bool:
 
 def trials_out(tx: Connection, now: datetime) -> dict[str, int]:
     """How many trial calls of each provider are under way; one whose owner died stops counting by itself."""
-    return {name: count for name, count in tx.execute(_TRIALS, {"now": now})}  # noqa: C416
+    return dict(tx.execute(_TRIALS, {"now": now}).all())
 
 
 def add_trials(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
@@ -145,5 +133,6 @@ def calls_since(tx: Connection, since: datetime) -> dict[str, tuple[int, int]]:
 def _found(tx: Connection, query: Any, names: Iterable[str]) -> dict[str, ProviderState]:
     wanted = list(names)
     rows = tx.execute(query, {"names": wanted}) if wanted else ()
-    found = {row[0]: ProviderState(**dict(zip(_NAMES, row, strict=True))) for row in rows}
+    kept = (ProviderState(**dict(zip(_NAMES, row, strict=True))) for row in rows)
+    found = {state.name: state for state in kept}
     return {name: found.get(name) or ProviderState(name=name) for name in wanted}

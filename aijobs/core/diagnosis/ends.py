@@ -7,9 +7,7 @@ from aijobs.core.diagnosis.findings import Finding, Layer, ago, layer_of, many
 from aijobs.core.diagnosis.snapshot import JobSnapshot, NotificationSeen
 from aijobs.core.diagnosis.steps import cures, provider_steps
 from aijobs.core.model import Execution, Status
-
-OVERDUE = timedelta(minutes=5)
-"""A webhook or a notification that is later than this is overdue."""
+from aijobs.core.overview import OVERDUE
 
 
 def _call(s: JobSnapshot) -> Iterator[Finding]:

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, many
 from aijobs.core.diagnosis.steps import pause_of, provider_steps, until_called
-from aijobs.core.overview import Overview, ProviderSeen
+from aijobs.core.overview import OVERDUE, Overview, ProviderSeen
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
 
-OVERDUE = timedelta(minutes=5)
-_LARGEST_SKEW = 5.0  # seconds
+LARGEST_SKEW = 5.0
+"""Seconds that this machine's clock and the store's may be apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ def _store(s: SystemSnapshot) -> Iterator[Finding]:
 def _clock(s: SystemSnapshot) -> Iterator[Finding]:
     if s.skew_seconds is None:
         return
-    ok = abs(s.skew_seconds) <= _LARGEST_SKEW
+    ok = abs(s.skew_seconds) <= LARGEST_SKEW
     side = "ahead of" if s.skew_seconds > 0 else "behind"
     yield Finding(
         check="clock",

@@ -1,17 +1,14 @@
 """Where requests cross over to the store: a few threads, and a limit to how long a request waits for them."""
 
 import asyncio
-import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aijobs.core.errors import StoreLocked
+from aijobs.services.handing_over import Tasks
 
 T = TypeVar("T")
-
-_Task = tuple[Future[Any], Callable[[], Any]]
 
 
 class Threads:
@@ -19,9 +16,9 @@ class Threads:
 
     def __init__(self, count: int, *, patience: float) -> None:
         self._patience = patience
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._tasks = Tasks()
         self._threads = [
-            threading.Thread(target=self._work, name=f"aijobs-serve-{number}", daemon=True)
+            threading.Thread(target=self._tasks.do_all, name=f"aijobs-serve-{number}", daemon=True)
             for number in range(count)
         ]
         for thread in self._threads:
@@ -33,8 +30,7 @@ class Threads:
         Work that has begun then goes on: what it commits, the sender's next try finds as a copy. Work that
         has not begun is dropped.
         """
-        done: Future[T] = Future()
-        self._tasks.put((done, work))
+        done = self._tasks.add(work)
         try:
             async with asyncio.timeout(self._patience):
                 return await asyncio.wrap_future(done)
@@ -44,18 +40,6 @@ class Threads:
     def close(self, *, timeout: float) -> None:
         """Finish what is queued and end, waiting at most *timeout* seconds for each thread."""
         for _ in self._threads:
-            self._tasks.put(None)
+            self._tasks.stop()
         for thread in self._threads:
             thread.join(timeout)
-
-    def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            done, work = task
-            if not done.set_running_or_notify_cancel():
-                continue
-            try:
-                result = work()
-            except BaseException as fault:  # it belongs to whoever waits for the answer
-                done.set_exception(fault)
-            else:
-                done.set_result(result)

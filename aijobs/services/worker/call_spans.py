@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from aijobs.core.model import Reply
 from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.core.spans import Asked, Attributes
-from aijobs.providers.contract import Adapter, Call, PollFailed
+from aijobs.providers.contract import Adapter, Call, PollFailed, ProvidersByName
 from aijobs.services.tracing import Tracing
 
 R = TypeVar("R", Reply, Reply | PollFailed)
@@ -31,22 +31,6 @@ _VENDORS = MappingProxyType(
 """The names that the conventions have for those who speak these dialects; others go by their own name."""
 _AZURE = ".openai.azure.com"
 _PORTS = MappingProxyType({"https": 443, "http": 80})
-
-
-class ProvidersByName(Protocol):
-    """Where adapters come from."""
-
-    def get(self, name: str) -> Adapter:
-        """The adapter of the provider *name*. Raises NotFound."""
-        ...
-
-    async def close(self) -> None:
-        """Close all of them."""
-        ...
-
-    def configure(self, settings: Settings) -> None:
-        """Make adapters by new settings from now on."""
-        ...
 
 
 class TracedProviders:

@@ -14,12 +14,13 @@ from aijobs.core.errors import StoreError
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import Event
 from aijobs.core.settings import Settings
+from aijobs.providers.contract import ProvidersByName
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.notifier import Notifier
 from aijobs.services.shadowing import Shadowing
 from aijobs.services.worker.attempt import Stop
 from aijobs.services.worker.attempts import Attempts
-from aijobs.services.worker.call_spans import ProvidersByName, TracedProviders
+from aijobs.services.worker.call_spans import TracedProviders
 from aijobs.services.worker.calls import Calls
 from aijobs.services.worker.draining import Draining
 from aijobs.services.worker.effects import Ledger

@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 from functools import partial
-from typing import Protocol
 
 from aijobs.core.errors import AijobsError, StoreError
 from aijobs.core.log_events import Log, LogEvent
-from aijobs.providers.contract import Adapter
+from aijobs.providers.contract import ProvidersByName
 from aijobs.services.coordinator import Coordinator, Fate, Rescue, Settled
 from aijobs.services.orphans import LIMIT, Orphans
 from aijobs.services.worker.lane import Lane
@@ -17,22 +16,10 @@ EVERY_SECONDS = 5.0
 """Between two looks."""
 
 
-class Source(Protocol):
-    """Where adapters come from."""
-
-    def get(self, name: str) -> Adapter:
-        """The adapter of the provider *name*. Raises NotFound, UsageError."""
-        ...
-
-    async def close(self) -> None:
-        """Close all of them."""
-        ...
-
-
 class Finder:
     """Belongs to an event loop. The store is reached over the lane."""
 
-    def __init__(self, coordinator: Coordinator, providers: Source, *, lane: Lane, log: Log) -> None:
+    def __init__(self, coordinator: Coordinator, providers: ProvidersByName, *, lane: Lane, log: Log) -> None:
         self._orphans = Orphans(coordinator, log=log)
         self._providers = providers
         self._lane = lane
@@ -64,12 +51,12 @@ class Finder:
         return done
 
 
-def look_once(coordinator: Coordinator, providers: Source, *, limit: int, log: Log) -> Rescue:
+def look_once(coordinator: Coordinator, providers: ProvidersByName, *, limit: int, log: Log) -> Rescue:
     """One pass, in this thread; the ids are those of the jobs. Raises StoreError."""
     return asyncio.run(_look_once(coordinator, providers, limit=limit, log=log))
 
 
-async def _look_once(coordinator: Coordinator, providers: Source, *, limit: int, log: Log) -> Rescue:
+async def _look_once(coordinator: Coordinator, providers: ProvidersByName, *, limit: int, log: Log) -> Rescue:
     lane = Lane("aijobs-store")
     try:
         done = await Finder(coordinator, providers, lane=lane, log=log).look(limit)

@@ -12,8 +12,8 @@ from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import Interrupted, StoreUnreachable
 from aijobs.core.log_events import Log, LogEvent, Unheard
 from aijobs.core.settings import Settings
+from aijobs.providers.contract import ProvidersByName
 from aijobs.services.coordinator import Coordinator
-from aijobs.services.worker.call_spans import ProvidersByName
 from aijobs.services.worker.crew import Crew
 from aijobs.services.worker.options import WorkerOptions, WorkerReport
 from aijobs.services.worker.reloading import Reloading, Source
