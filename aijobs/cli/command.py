@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from aijobs.cli.completion import offer_names
 from aijobs.cli.options import global_parameters
 from aijobs.core.errors import UsageError
 
@@ -91,7 +92,7 @@ class _Parameters:
                 with formatter.section(title):
                     formatter.write_dl(records)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # as click calls it
         """Examples and exit codes."""
         if self.notes is None:
             return
@@ -122,7 +123,7 @@ class Group(_Parameters, TyperGroup):
             raise UsageError("a command is missing", hint=f"{ctx.command_path} --help")
         return super().parse_args(ctx, args)
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # as click calls it
         """Names only."""
         return list(self.entries)
 
@@ -256,6 +257,7 @@ def _command(name: str, entry: Entry) -> Command:
     assert isinstance(command, Command)
     command.params.extend(global_parameters())
     spare_conversion(command.params)
+    offer_names(command.params)
     command.notes = function.__dict__.get("notes")
     return command
 

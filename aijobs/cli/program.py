@@ -1,6 +1,7 @@
 """One command line, run: the place where an error becomes a message, a hint, JSON and an exit code."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -54,9 +55,8 @@ def _open_streams() -> None:
 def _run(argv: list[str], context: Context) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a letter the terminal lacks must not end the command
+            # A letter the terminal lacks must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _invoke(argv, context)
     except BrokenPipeError:
@@ -76,7 +76,7 @@ def _run(argv: list[str], context: Context) -> int:
 def _invoke(argv: list[str], context: Context) -> int:
     program = build()
     if "_AIJOBS_COMPLETE" in context.environ:
-        program.main(argv, prog_name="aijobs")  # prints completions and exits
+        program.main(argv, prog_name="aijobs", obj=context)  # prints completions and exits
     try:
         with program.make_context("aijobs", argv, obj=context) as ctx:
             return int(program.invoke(ctx) or 0)
@@ -88,9 +88,21 @@ def _usage(error: typer.TyperException) -> AijobsError:
     """A fault in the words of the command line, with what was probably meant."""
     command = getattr(getattr(error, "ctx", None), "command_path", "aijobs")
     alike = getattr(error, "possibilities", None)
-    hint = f"did you mean {' or '.join(alike)}?" if alike else f"{command} --help"
     message = str(getattr(error, "message", "")) if alike else error.format_message().rstrip(".")
+    alike = alike or _choices_like(message)
+    hint = f"did you mean {' or '.join(alike)}?" if alike else f"{command} --help"
     return UsageError(message.replace(": Value error, ", ": "), hint=hint)
+
+
+def _choices_like(message: str) -> list[str]:
+    """What *message*, if it is about a value that is none of some choices, says was probably meant."""
+    found = re.search(r"'(?P<given>.*)' is not one of (?P<choices>'.*')", message)
+    if found is None:
+        return []
+    from aijobs.core.settings import closest  # loads the library of settings: only when something is wrong
+
+    near = closest(found["given"], found["choices"].strip("'").split("', '"))
+    return [near] if near else []
 
 
 def _report(error: AijobsError, argv: Sequence[str], context: Context) -> int:

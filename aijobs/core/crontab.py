@@ -119,7 +119,7 @@ class Crontab:
     def walls(self, begin: datetime, end: datetime) -> Iterator[datetime]:
         """The wall-clock minutes from *begin* up to, not including, *end* (both naive), ascending."""
         for day in self._dates(begin.date(), end.date()):
-            midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001
+            midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001  # wall-clock time: the zone comes later
             for minute in self.times[self._from(begin, midnight) : self._from(end, midnight)]:
                 yield midnight + timedelta(minutes=minute)
 
@@ -127,7 +127,7 @@ class Crontab:
         """How many `walls` would give, without making them."""
         total = 0
         for day in self._dates(begin.date(), end.date()):
-            midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001
+            midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001  # wall-clock time: the zone comes later
             total += max(0, self._from(end, midnight) - self._from(begin, midnight))
         return total
 

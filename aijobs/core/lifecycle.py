@@ -100,8 +100,7 @@ AttemptEnd = Succeeded | Failed | Parked | Cancelled | Lost | Abandoned
 class Verdict:
     """What the retry policy says of one failure.
 
-    *hold* keeps the job waiting for a person; *until_provider* means it waits for the provider to come back
-    (a pause or an open breaker) and may be claimed as soon as that lets it through.
+    *hold* keeps the job waiting for a person. One that is not *counted* costs the job no attempt.
     """
 
     retry: bool
@@ -154,9 +153,8 @@ def decide(job: Job, end: AttemptEnd, policy: RetryPolicy, now: datetime, chance
                 return _cancelled("cancelled while it ran")
             if job.provider_job_id:  # it is paid for and goes on: whoever comes next polls it
                 return Move(target=_S.PROCESSING, outcome=None, reason=reason, locked_until=now)
-            outcome = (
-                Outcome.ABANDONED if started else None
-            )  # a claim that never ran leaves no attempt behind
+            # A claim that never ran leaves no attempt behind.
+            outcome = Outcome.ABANDONED if started else None
             return Move(target=_S.PENDING, outcome=outcome, reason=reason, counted=False, next_run_at=now)
         case Lost(maybe_billed=maybe_billed):
             return _after_failure(

@@ -208,28 +208,28 @@ class _Metered(NodeTransformer):
     The names of the filters put in have a blank, so that no template can spell them.
     """
 
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  # jinja's naming
         return self._counted(node)
 
-    visit_Macro = visit_CallBlock = visit_Block = visit_For  # noqa: N815
+    visit_Macro = visit_CallBlock = visit_Block = visit_For  # noqa: N815  # jinja's naming
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802  # jinja's naming
         self.generic_visit(node)
         return _by("paid concat", nodes.List(node.nodes, lineno=node.lineno))
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802  # jinja's naming
         self.generic_visit(node)
         node.expr = _paid_for(node.expr)
         for operand in node.ops:
             operand.expr = _paid_for(operand.expr)
         return node
 
-    def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802  # jinja's naming
         self.generic_visit(node)
         node.node = _paid_for(node.node)
         return node
 
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802  # jinja's naming
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
             node.node = _paid_for(node.node)
@@ -237,7 +237,7 @@ class _Metered(NodeTransformer):
             node.arg = _paid_for(node.arg)
         return node
 
-    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802  # jinja's naming
         self.generic_visit(node)
         node.key = _paid_for(node.key)
         return node

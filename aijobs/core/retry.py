@@ -115,7 +115,7 @@ class Policy:
         rule = self.rules.get(error_class, NEVER)
         return _ONCE_MORE if failure.force_retry and rule.retries == 0 else rule
 
-    def verdict(self, job: Job, failure: Failure, now: datetime, chance: Chance) -> Verdict:  # noqa: ARG002
+    def verdict(self, job: Job, failure: Failure, now: datetime, chance: Chance) -> Verdict:  # noqa: ARG002  # the protocol's
         """Whether and when to try *job* again after *failure* of its running attempt."""
         rule = self.rule_for(job, failure)
         if self._unknown_outcome(job, failure):

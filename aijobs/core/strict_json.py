@@ -131,9 +131,8 @@ def _walk(value: object, path: tuple[str | int, ...], *, halves: bool) -> Iterat
         case _Bad(reason=reason, name=None):
             yield Fault(path, reason)
         case _Bad(reason=reason, name=str(name), pairs=pairs):
-            yield from _members(
-                pairs, path, halves=halves
-            )  # what stands before it in the text is named first
+            # What stands before it in the text is named first.
+            yield from _members(pairs, path, halves=halves)
             yield Fault((*path, name), reason)
         case str() if halves and SURROGATE.search(value):
             yield Fault(path, "half a surrogate pair, which is not a character")

@@ -9,7 +9,7 @@ class Foreground:
 
     name: str
 
-    async def poll(self, call: Call, provider_job_id: str) -> PollFailed:  # noqa: ARG002
+    async def poll(self, call: Call, provider_job_id: str) -> PollFailed:  # noqa: ARG002  # the protocol's
         """There is no such work. Reached only when a type's provider was changed under work already begun."""
         message = f"provider {self.name} does no work in the background; the job was begun with another"
         failure = Failure(error_class=ErrorClass.INTERNAL, code="no_background", message=message)

@@ -47,6 +47,5 @@ class HangUp:
     def _shut(self) -> None:
         if self.passed and self._socket is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(
-                    self._socket, socket.SHUT_RDWR
-                )  # below TLS, which another thread reads
+                # Below TLS, which another thread reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -19,7 +19,7 @@ from aijobs.core.clock import Chance, Clock, system_chance
 from aijobs.core.config import load
 from aijobs.core.durations import parse_duration
 from aijobs.core.errors import Conflict, UsageError
-from aijobs.core.model import Job
+from aijobs.core.model import Job, NewJob
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.last_results import LastResult, LastResults
@@ -101,8 +101,8 @@ class Jobs:
 
     def enqueue(
         self,
-        type: str,  # noqa: A002
-        input: Mapping[str, Any] | None = None,  # noqa: A002
+        type: str,  # noqa: A002  # the word of the command line
+        input: Mapping[str, Any] | None = None,  # noqa: A002  # the word of the command line
         *,
         connection: Tx | Session | None = None,
         **options: Unpack[Options],
@@ -159,7 +159,7 @@ class Jobs:
             return None
         return json.loads(text)
 
-    def last_result(self, type: str, user: str | None = None, *, stale_ok: bool = False) -> LastResult:  # noqa: A002
+    def last_result(self, type: str, user: str | None = None, *, stale_ok: bool = False) -> LastResult:  # noqa: A002  # as above
         """The last result of a user and type (`.value`), with its age (`.age`, `.finished_at`).
 
         It is `.stale` when a newer job of theirs was accepted since. With *stale_ok* such a one is given too,
@@ -185,7 +185,7 @@ class Jobs:
         """
         return self._coordinator.cancel(job_id, actor=self._actor, reason=reason)
 
-    def _new(self, request: Request) -> Any:
+    def _new(self, request: Request) -> NewJob:
         return new_job(request, self.settings, now=self.store.clock.now())
 
 

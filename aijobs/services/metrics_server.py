@@ -61,7 +61,7 @@ def serve_metrics(text: Callable[[], str], *, host: str, port: int) -> MetricsSe
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's word
             """Nothing: a scrape every few seconds is no news."""
 
     return MetricsServer(_Server((host, port), Handler))

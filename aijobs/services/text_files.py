@@ -20,7 +20,7 @@ def write_atomically(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.chmod(name, 0o644)  # noqa: PTH101  # what reads it runs as somebody else
-        os.replace(name, path)  # noqa: PTH105
+        os.replace(name, path)  # noqa: PTH105  # as mkstemp named it, a text
     except OSError as error:
         Path(name).unlink(missing_ok=True)
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -22,7 +22,7 @@ class _Json(UserDefinedType[list[Any]]):
     def get_col_spec(self, **_: object) -> str:
         return "TEXT"
 
-    def bind_processor(self, dialect: Dialect) -> Any:  # noqa: ARG002
+    def bind_processor(self, dialect: Dialect) -> Any:  # noqa: ARG002  # as SQLAlchemy calls it
         return lambda values: json.dumps(values, ensure_ascii=False)
 
 
@@ -35,7 +35,7 @@ class _Condition(FunctionElement[bool]):
     type = Boolean()
     inherit_cache = True
 
-    def self_group(self, against: Any = None) -> Any:  # noqa: ARG002
+    def self_group(self, against: Any = None) -> Any:  # noqa: ARG002  # as SQLAlchemy calls it
         """As it is: SQLAlchemy would compare it to 1 for SQLite, which then reads the table and no index."""
         return self
 

@@ -113,4 +113,4 @@ def groups(tx: Connection, wanted: DeadLetterFilter) -> list[Group]:
 def open_round(tx: Connection, job_ids: Sequence[str]) -> dict[str, int]:
     """The open round of each of *job_ids* that has one."""
     query = select(_c.job_id, _c.round).where(_c.job_id.in_(job_ids), _c.state == "open")
-    return {job_id: number for job_id, number in tx.execute(query)}  # noqa: C416
+    return dict(tx.execute(query).all())

@@ -153,7 +153,7 @@ def payload_of(tx: Connection, job_id: str) -> str | None:
 
 def payloads_of(tx: Connection, job_ids: Sequence[str]) -> dict[str, str]:
     """The inputs of several jobs, by job id."""
-    return {job_id: payload for job_id, payload in tx.execute(_PAYLOADS, {"job_ids": list(job_ids)})}  # noqa: C416
+    return dict(tx.execute(_PAYLOADS, {"job_ids": list(job_ids)}).all())
 
 
 def result_of(tx: Connection, job_id: str) -> str | None:
@@ -174,7 +174,7 @@ def executions_of(tx: Connection, job_id: str) -> list[Execution]:
 def truncations(tx: Connection, rounds: Sequence[tuple[str, int]]) -> dict[str, int]:
     """How many answers were cut off, by job id; *rounds*: of which jobs, in which round of each."""
     rows: Any = tx.execute(_TRUNCATIONS, {"rounds": list(rounds)})
-    return {job_id: count for job_id, count in rows}  # noqa: C416
+    return dict(rows.all())
 
 
 def events_of(tx: Connection, job_id: str) -> list[dict[str, Any]]:

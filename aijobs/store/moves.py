@@ -245,9 +245,9 @@ def locked(tx: Connection, job_ids: Sequence[str]) -> dict[str, Job]:
 def held(tx: Connection, claimed: Sequence[Job]) -> dict[str, Job]:
     """Jobs as they are now, by id, locked until the transaction ends; *claimed* is how they were claimed.
 
-    Where the lease still stands, only what may change under a lease is read: renewal, a request to cancel,
-    the provider's name for the work (and `locked_until`, which nobody
-    asks of a job that ends). The rest is what the claim saw.
+    Where the lease still stands, only what may change under a lease is read: a request to cancel, the
+    provider's name for the work. The rest is what the claim saw, `locked_until` among it, which nobody asks
+    of a job that ends.
     """
     known = {job.id: job for job in claimed}
     found: dict[str, Job] = {}

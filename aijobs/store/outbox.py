@@ -111,4 +111,4 @@ def due_since(tx: Connection, before: datetime, limit: int) -> list[str]:
 
 def overdue(tx: Connection, before: datetime) -> dict[str, int]:
     """How many notifications of each target were due at *before* already and still wait."""
-    return {target: count for target, count in tx.execute(_OVERDUE, {"before": before})}  # noqa: C416
+    return dict(tx.execute(_OVERDUE, {"before": before}).all())

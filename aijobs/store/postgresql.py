@@ -166,9 +166,8 @@ def _read_times_as_utc(connection: Any) -> None:
     from psycopg.pq import Format
 
     oid = connection.adapters.types["timestamptz"].oid
-    fast = connection.adapters.get_loader(
-        oid, Format.TEXT
-    )  # in C where psycopg has it, and then no base class
+    # In C where psycopg has it, and then no base class.
+    fast = connection.adapters.get_loader(oid, Format.TEXT)
 
     class UtcLoader(Loader):
         def __init__(self, oid: int, context: Any = None) -> None:

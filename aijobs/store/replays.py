@@ -277,7 +277,7 @@ def settled(tx: Connection, replay_id: str) -> list[tuple[Item, str, str | None]
 def progress(tx: Connection, replay_id: str) -> Progress:
     """How far it has come."""
     given = {"of_replay": replay_id}
-    states = {state: count for state, count in tx.execute(_COUNTS, given)}  # noqa: C416
+    states: dict[str, Any] = dict(tx.execute(_COUNTS, given).all())
     last = tx.execute(_BATCHES, given).scalar()
     if last is None:
         return Progress(**states)

@@ -43,7 +43,7 @@ class _Generator(GenerateJsonSchema):
     def encode_default(self, dft: Any) -> Any:
         return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # as pydantic calls it
         return False
 
 

@@ -1,4 +1,4 @@
-"""The configuration as one frozen value. `Settings()` works without a file; `core/config.py` reads one.
+"""The configuration as one frozen value. `Settings()` works without a file; `core/config/` reads one.
 
 Every default stands here and nowhere else. Durations are `timedelta`, secrets hide themselves, and a name
 that is not there raises NotFound with the nearest one that is.

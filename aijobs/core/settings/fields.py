@@ -85,8 +85,9 @@ class Table(Section):
 Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Slots = Annotated[int, Field(strict=True, ge=0, le=100_000)]
-Length = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 """How many at once; 0 starts nothing (paused)."""
+Length = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+"""How many jobs may wait."""
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 Ratio = Annotated[float, Field(strict=True, ge=0, le=1)]
 Size = Annotated[int, Field(strict=True, ge=1, le=1 << 30)]

@@ -22,19 +22,19 @@ async def tick(request: Request, serving: Serving) -> Response:
     return document(report.document(), 500 if report.failed else 200)
 
 
-async def metrics(request: Request, serving: Serving) -> Response:  # noqa: ARG001
+async def metrics(request: Request, serving: Serving) -> Response:  # noqa: ARG001  # as every route
     """What Prometheus reads. One at a time: a flood of scrapes must not become a flood of queries."""
     async with serving.scraping:
         text = await serving.threads.run(serving.metrics.text)
     return Response(text, media_type=CONTENT_TYPE)
 
 
-async def health(request: Request, serving: Serving) -> Response:  # noqa: ARG001
+async def health(request: Request, serving: Serving) -> Response:  # noqa: ARG001  # as every route
     """The process answers."""
     return document({"status": "ok"})
 
 
-async def ready(request: Request, serving: Serving) -> Response:  # noqa: ARG001
+async def ready(request: Request, serving: Serving) -> Response:  # noqa: ARG001  # as every route
     """The store answers too, and we are not about to stop."""
     if serving.stopping.is_set():
         raise Refused(503, "stopping", "the server is stopping")

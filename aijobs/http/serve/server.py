@@ -74,7 +74,7 @@ class _Uvicorn(uvicorn.Server):
         self.stopped_by: int | None = None
         super().__init__(_config(self._unmade, bounds))
 
-    async def _unmade(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def _unmade(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as an ASGI application
         raise RuntimeError("the application is made when the server starts")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -147,7 +147,7 @@ class _Protocol(H11Protocol):
     most = 1000
     waiting: ClassVar[dict["_Protocol", None]] = {}
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # ours is always a stream
         """The clock for the first header starts."""
         super().connection_made(transport)
         self._timer: asyncio.TimerHandle | None = None

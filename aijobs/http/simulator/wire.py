@@ -24,7 +24,7 @@ Pause = Callable[[float], Awaitable[None]]
 class SimulatorProtocol(H11Protocol):
     """uvicorn's HTTP/1.1, with the connection in the state of each request."""
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # ours is always a stream
         """Remember the connection, for answers that break it."""
         self.app_state = {**self.app_state, "transport": transport}
         super().connection_made(transport)

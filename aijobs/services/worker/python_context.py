@@ -73,7 +73,7 @@ class JobContext:
 
     def call(
         self, provider: str, *, model: str | None = None, prompt: str | None = None,
-        input: object = None, request: Mapping[str, object] | None = None,  # noqa: A002
+        input: object = None, request: Mapping[str, object] | None = None,  # noqa: A002  # the protocol's
         timeout: timedelta | None = None,
     ) -> object:  # fmt: skip
         if _running_loop() is self._desk.loop:
@@ -85,7 +85,7 @@ class JobContext:
 
     async def acall(
         self, provider: str, *, model: str | None = None, prompt: str | None = None,
-        input: object = None, request: Mapping[str, object] | None = None,  # noqa: A002
+        input: object = None, request: Mapping[str, object] | None = None,  # noqa: A002  # the protocol's
         timeout: timedelta | None = None,
     ) -> object:  # fmt: skip
         adapter = self._desk.adapter(provider)
