@@ -6,13 +6,13 @@ process, as a caller, a cron job or a person would: so it has to find its way fr
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from aijobs.core.durations import Rate
 from aijobs.core.errors import AlreadyFinished, Conflict, NotFound
-from aijobs.core.lifecycle import Parked
+from aijobs.core.lifecycle import Parked, Succeeded
 from aijobs.core.model import Status
 from aijobs.core.replaying import ReplayOptions
 from aijobs.services.coordinator import ClaimRequest, Ended
@@ -128,6 +128,27 @@ def _to_the_end(process: Process) -> None:
 def _one_turn(process: Process) -> None:
     process.work()
     process.notify()
+
+
+def _late_word(process: Process) -> None:
+    """A worker sleeps through its lease, and has its say when somebody else has the job."""
+    wanted = ClaimRequest(worker="sleeper", slots=1, lease=LEASE)
+    slept = process.coordinator.claim(wanted)
+    process.world.advance(LEASE.total_seconds() + 1)
+    process.sweep()
+    others = process.coordinator.claim(replace(wanted, worker="other"))
+    for word, claims in (("late", slept), ("right", others)):
+        now = process.world.clock.now()
+        end = Succeeded(result=f'"{word}"')
+        ends = [Ended(job=one.job, end=end, started_at=now, worker="w") for one in claims]
+        process.coordinator.finish(ends)
+
+
+def _right_word(world: World) -> Iterator[str]:
+    (job_id,) = world.outside.accepted
+    if read(world, lambda tx: jobs.result_of(tx, job_id)) == '"late"':
+        yield f"job {job_id} has the result of the worker that slept"
+    yield from _should_be(succeeded=1)(world)
 
 
 def _once_paid(world: World) -> Iterator[str]:
@@ -349,6 +370,7 @@ SCENARIOS = (
         act=_to_the_end,
         check=_should_be(succeeded=3, dead_letter=1),
     ),
+    Scenario(name="late word", prepare=_waiting("done"), act=_late_word, check=_right_word),
     Scenario(
         name="background job", prepare=_waiting("parked", type="held"), act=_to_the_end, check=_once_paid
     ),

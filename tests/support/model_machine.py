@@ -6,24 +6,29 @@ to be; after every step the store must agree with it and break no promise (`test
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from sqlalchemy import select
 
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
 from aijobs.core.lifecycle import Abandoned, AttemptEnd, Cancelled, Failed, Parked, Succeeded
 from aijobs.core.model import NO_CALL, CallFacts, Done, ErrorClass, Failure, Job, Status
+from aijobs.core.replaying import ReplayOptions
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Reception
 from aijobs.services.coordinator.values import Enqueued
 from aijobs.services.pruner import Pruner
+from aijobs.services.replay import Planner, Runner
 from aijobs.services.sweeper import Sweeper
 from aijobs.services.switching import Switching
-from aijobs.store import jobs
+from aijobs.store import jobs, replays
+from aijobs.store.dead_letters import DeadLetterFilter
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store
+from aijobs.store.tables import deliveries
 from tests.support.clock import START, ManualClock
 from tests.support.emptying import empty
 from tests.support.invariants import violations
@@ -57,9 +62,25 @@ class Known:
     id: str
     status: Status
     fence: int = 0
+    until: datetime = START  # of the lease, while a worker holds it
     round: int = 1
     work: str | None = None
     parked: bool = False
+    closed: bool = False  # of a dead letter: nobody is to replay it
+
+
+class _After:
+    """Stops a replay after so many looks, and waits for nothing."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+    def wait(self, timeout: float | None = None) -> None:
+        """What it waits for comes between two replays."""
 
 
 class Lives(RuleBasedStateMachine):
@@ -139,7 +160,9 @@ class Lives(RuleBasedStateMachine):
             assert job.lock_token == known.fence + 1
             assert known.status in ((Status.PROCESSING,) if claim.resume else (Status.PENDING, Status.FAILED))
             assert not claim.resume or known.work is not None
+            assert not self._stands(known)
             known.status, known.fence, known.parked = Status.PROCESSING, job.lock_token, False
+            known.until = self.clock.now() + LEASE
             self.claims.append(claim)
 
     @rule(data=st.data(), kind=st.sampled_from(_ENDS), twice=st.booleans())
@@ -168,6 +191,10 @@ class Lives(RuleBasedStateMachine):
     def _holds(self, known: Known, job: Job) -> bool:
         return known.status is Status.PROCESSING and known.fence == job.lock_token
 
+    def _stands(self, known: Known) -> bool:
+        running = known.status is Status.PROCESSING and not known.parked
+        return running and known.until > self.clock.now()
+
     def _end(self, kind: str, job: Job) -> AttemptEnd:
         facts = CallFacts(provider="p", http_status=200)
         match kind:
@@ -191,9 +218,12 @@ class Lives(RuleBasedStateMachine):
 
     def _renew(self, job: Job) -> None:
         known = self.known.get(job.id)
-        renewal = self.coordinator.renew({job.id: job.lock_token}, self.clock.now() + LEASE)
-        stands = known is not None and self._holds(known, job) and not known.parked
-        assert (job.id in renewal.lost) == (not stands)
+        until = self.clock.now() + LEASE
+        renewal = self.coordinator.renew({job.id: job.lock_token}, until)
+        held = known is not None and self._holds(known, job) and not known.parked
+        assert (job.id in renewal.lost) == (not held)
+        if held and known is not None:
+            known.until = until
 
     @rule(data=st.data())
     def save_provider_id(self, data: st.DataObject) -> None:
@@ -219,7 +249,14 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         """Lost attempts are found; nobody whose lease stands is touched."""
+        held = [one for one in self.known.values() if one.status is Status.PROCESSING and not one.parked]
         Sweeper(self.coordinator).sweep()
+        present = self._present()
+        for one in held:
+            stays = self._stands(one) or one.work is not None  # of what has begun somebody asks the provider
+            job = present[one.id]
+            assert (job.status is Status.PROCESSING) == stays
+            assert not stays or (job.lock_token, job.locked_until) == (one.fence, one.until)
         self._catch_up()
 
     @rule(kind=st.sampled_from(_ENDS), late=st.permutations(["renew", "save", "finish"]))
@@ -240,9 +277,9 @@ class Lives(RuleBasedStateMachine):
                     case _:
                         self._finish(job, kind)
 
-    @rule(seconds=st.sampled_from([1.0, 10.0, 61.0, 700.0, 90_000.0, -3.0]))
+    @rule(seconds=st.sampled_from([1.0, 10.0, 61.0, 700.0, 90_000.0, 9e6, -3.0, -45.0, -900.0]))
     def jump(self, seconds: float) -> None:
-        """Time passes, a little of it backwards now and then."""
+        """Time passes, some of it backwards now and then."""
         self.clock.advance(seconds=seconds)
 
     @rule()
@@ -254,7 +291,10 @@ class Lives(RuleBasedStateMachine):
         for job_id in [one for one in self.known if one not in present]:
             gone = self.known.pop(job_id)
             assert gone.status.final
+            assert gone.closed or gone.status is not Status.DEAD_LETTER
             self.keys = {place: owner for place, owner in self.keys.items() if owner != job_id}
+        with self.store.read() as tx:
+            self.delivered &= set(tx.execute(select(deliveries.c.delivery_id)).scalars())
 
     # --- Webhooks ---
 
@@ -293,10 +333,31 @@ class Lives(RuleBasedStateMachine):
             assert before.final
         except Conflict:
             assert what != "cancel"
+        else:
+            known.closed = what == "close"
         self._catch_up()
         allowed = {"cancel": {before, Status.CANCELLED}, "close": {before}, "retry": {before, Status.PENDING}}
         assert known.status in allowed[what]
         assert what != "retry" or known.status is before or before is Status.DEAD_LETTER
+
+    @rule(size=st.integers(1, 3))
+    def replay(self, size: int) -> None:
+        """A plan is made, or the last one gone on with, and interrupted after an act or two."""
+        before = {one.id: one.status for one in self.known.values()}
+        with self.store.read() as tx:
+            last = replays.newest(tx, 1)
+        if last and last[0].state in ("interrupted", "stopped"):
+            plan = last[0].id
+        else:
+            planner = Planner(self.store, self.settings, chance=self.chance)
+            options = ReplayOptions(batch_size=size)
+            plan = planner.plan(DeadLetterFilter(), options, limit=10, actor="person", reason="mended").id
+        runner = Runner(self.store, self.coordinator, owner="replay", actor="person")
+        runner.run(plan, hear=lambda _: None, stop=_After(size))  # type: ignore[arg-type]
+        self._catch_up()
+        for one in self.known.values():
+            again = before[one.id] is Status.DEAD_LETTER and one.status is Status.PENDING
+            assert again or one.status is before[one.id]
 
     @rule(number=st.integers(0, len(SETTINGS) - 1))
     def reconfigure(self, number: int) -> None:
