@@ -192,6 +192,14 @@ def dead_letters_of(tx: Connection, job_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.execute(_DEAD, {"job_id": job_id})]
 
 
+def round_began(tx: Connection, job: Job) -> datetime:
+    """When the round began that *job* is in: when it came, or when its last death was replayed."""
+    if job.round == 1:
+        return job.created_at
+    replayed = {dead["round"]: dead["settled_at"] for dead in dead_letters_of(tx, job.id)}
+    return replayed.get(job.round - 1) or job.created_at
+
+
 def counts(tx: Connection) -> dict[tuple[str, Status], int]:
     """How many jobs there are of each (type, status)."""
     return {(type_name, Status(status)): count for type_name, status, count in tx.execute(_COUNTS)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from aijobs.core.clock import Chance, Clock
@@ -13,7 +14,6 @@ from aijobs.services.coordinator.admission import Admitted, admit
 from aijobs.services.coordinator.backlog import Backlog
 from aijobs.services.coordinator.machinery import Machinery
 from aijobs.services.coordinator.steps import in_steps
-from aijobs.services.coordinator.unanswered import Claims
 from aijobs.services.coordinator.values import (
     Claim,
     ClaimRequest,
@@ -29,6 +29,7 @@ from aijobs.store import attempts, claims, history, jobs, moves, wake
 from aijobs.store.engine import Store, Tx
 
 if TYPE_CHECKING:
+    from aijobs.services.coordinator.unanswered import Claims
     from aijobs.services.tracing import Tracing
     from aijobs.store.deliveries import Delivery
 
@@ -59,13 +60,18 @@ class Coordinator:
         self.chance = chance
         self.clock = clock or store.clock
         self.tracing = tracing
-        self._claims = Claims(self._write, self.clock)
         self.configure(settings)
 
     def configure(self, settings: Settings) -> None:
         """Take new settings: the next claim and the next end of an attempt go by them."""
         self.settings = settings
         self._machinery = Machinery(settings, self.chance)
+
+    @cached_property
+    def _claims(self) -> "Claims":
+        from aijobs.services.coordinator.unanswered import Claims  # to enqueue needs none
+
+        return Claims(self._write, self.clock)
 
     # --- Taking jobs in ---
 
@@ -359,7 +365,7 @@ class Coordinator:
     def _afresh(self, tx: Tx, job: Job, now: datetime, priority: int | None) -> dict[str, object]:
         """The values of a new round. A deadline keeps its length: it counts from now."""
         rank = job.priority if priority is None else priority
-        deadline = now + (job.deadline - _begun(tx, job)) if job.deadline else None
+        deadline = now + (job.deadline - jobs.round_began(tx, job)) if job.deadline else None
         return {
             "new_next_run_at": now,
             "new_turn": claims.Turns(tx).next(job.type, job.user, rank),
@@ -376,14 +382,6 @@ class Coordinator:
         if job is None:
             raise NotFound(f"no job {job_id}", hint="'aijobs inspect' lists the newest jobs")
         return job
-
-
-def _begun(tx: Tx, job: Job) -> datetime:
-    """When the round began that *job* is in: when it came, or when the death before was replayed."""
-    if job.round == 1:
-        return job.created_at
-    deaths = {dead["round"]: dead["settled_at"] for dead in jobs.dead_letters_of(tx, job.id)}
-    return deaths.get(job.round - 1) or job.created_at
 
 
 def _lost(job: Job) -> Ended:
