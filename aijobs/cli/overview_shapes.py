@@ -5,9 +5,12 @@ from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from aijobs.core.overview import Load, Overview, Window, age
+from aijobs.core.overview import Load, Overview, ProviderSeen, Window, WorkerSeen, age
 
 _HOUR = timedelta(hours=1)
+_COUNTED = (
+    "succeeded", "dead_letter", "cancelled", "attempts", "failed", "rate_limited", "lost", "started",
+)  # fmt: skip
 
 
 def overview_shape(seen: Overview) -> dict[str, Any]:
@@ -30,21 +33,8 @@ def overview_shape(seen: Overview) -> dict[str, Any]:
         ],
         "dead_letters_open": sum(seen.dead_letters.values()),
         "oldest_dead_letter_seconds": _seconds(age(seen.now, seen.oldest_dead_letter_at)),
-        "providers": [
-            {
-                "provider": one.name, "breaker": one.breaker, "in_flight": one.in_flight,
-                "may_start": one.allowed, "why": None if one.allowed is None else one.reason,
-                "until": one.again_at, "held": one.held,
-            }
-            for one in seen.providers
-        ],
-        "workers": [
-            {
-                "worker": one.name, "host": one.host, "state": one.state, "concurrency": one.concurrency,
-                "types": one.types, "started_at": one.started_at, "heartbeat_at": one.heartbeat_at,
-            }
-            for one in seen.alive
-        ],
+        "providers": [provider_shape(one) for one in seen.providers],
+        "workers": [worker_shape(one) for one in seen.alive],
         "switches": [asdict(one) for one in seen.switches],
         "schedules": [
             {"schedule": one.name, "skipped": one.skipped, "overdue_since": one.overdue_since}
@@ -52,6 +42,22 @@ def overview_shape(seen: Overview) -> dict[str, Any]:
         ],
         "webhooks_unmatched": seen.unmatched,
         "notifications_overdue": dict(seen.notifications_overdue),
+    }
+
+
+def provider_shape(one: ProviderSeen) -> dict[str, Any]:
+    """Whether a provider is called, and why not."""
+    return {
+        "provider": one.name, "breaker": one.breaker, "in_flight": one.in_flight, "may_start": one.allowed,
+        "why": None if one.allowed is None else one.reason, "until": one.again_at, "held": one.held,
+    }  # fmt: skip
+
+
+def worker_shape(one: WorkerSeen) -> dict[str, Any]:
+    """A worker that lives."""
+    return {
+        "worker": one.name, "host": one.host, "state": one.state, "concurrency": one.concurrency,
+        "types": one.types, "started_at": one.started_at, "heartbeat_at": one.heartbeat_at,
     }  # fmt: skip
 
 
@@ -72,17 +78,7 @@ def load_shape(load: Load, now: datetime) -> dict[str, Any]:
 
 def window_shape(window: Window) -> dict[str, Any]:
     """What happened in a span."""
-    counts = (
-        "succeeded",
-        "dead_letter",
-        "cancelled",
-        "attempts",
-        "failed",
-        "rate_limited",
-        "lost",
-        "started",
-    )
-    shape: dict[str, Any] = {name: getattr(window, name) for name in counts}
+    shape: dict[str, Any] = {name: getattr(window, name) for name in _COUNTED}
     return shape | {"success_rate": window.success_rate, "mean_wait_seconds": window.mean_wait}
 
 

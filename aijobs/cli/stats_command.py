@@ -79,24 +79,12 @@ def _usage(context: Context, statistics: Any, by: list[str], since: str | None) 
 # --- In words -------------------------------------------------------------------------------------
 
 
+_LOADS = ("TYPE", "READY", "OLDEST", "LATER", "RETRY", "HELD", "RUN", "PARK", "OK/H", "SUCCESS")
+
+
 def print_overview(printer: Printer, seen: Overview) -> None:
     """The overview as tables."""
-    printer.table(
-        (
-            "TYPE",
-            "READY",
-            "OLDEST",
-            "LATER",
-            "RETRY",
-            "HELD",
-            "RUN",
-            "PARK",
-            "OK/H",
-            "SUCCESS",
-        ),
-        list(load_rows(seen)),
-        empty="no types are configured",
-    )
+    printer.table(_LOADS, list(load_rows(seen)), empty="no types are configured")
     if seen.dead_letters:
         printer.section("Dead letters, open", sum(seen.dead_letters.values()))
         rows = [(*key, count) for key, count in sorted(seen.dead_letters.items(), key=lambda one: -one[1])]

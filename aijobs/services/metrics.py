@@ -111,9 +111,12 @@ class Metrics:
         yield gauge("aijobs_info", "The version that answers.", [({"version": __version__}, 1)])
         loads = self._loads(seen)
         yield from _of_types(seen, loads, self.settings)
-        yield from self._of_failures(seen, loads)
+        yield from self._of_dead_letters(seen, loads)
+        yield from self._of_late(seen)
         yield from _of_providers(seen)
-        yield from _of_surroundings(seen)
+        yield from _of_workers(seen)
+        yield from _of_messages(seen)
+        yield from _of_schedules(seen)
 
     def _loads(self, seen: Overview) -> dict[str, list[Load]]:
         """The loads by label; those of types that are not configured together."""
@@ -122,7 +125,7 @@ class Metrics:
             loads.setdefault(name if name in self._types else OTHER, []).append(load)
         return loads
 
-    def _of_failures(self, seen: Overview, loads: Iterable[str]) -> Iterator[Family]:
+    def _of_dead_letters(self, seen: Overview, loads: Iterable[str]) -> Iterator[Family]:
         dead: dict[str, int] = dict.fromkeys(loads, 0)
         for (name, _), count in seen.dead_letters.items():
             label = name if name in self._types else OTHER
@@ -137,6 +140,8 @@ class Metrics:
             "Age of the oldest open dead letter; 0 when there is none.",
             [({}, _seconds(age(seen.now, seen.oldest_dead_letter_at)))],
         )
+
+    def _of_late(self, seen: Overview) -> Iterator[Family]:
         rules = self.settings.alerts.rules
         yield gauge(
             "aijobs_success_rate",
@@ -225,7 +230,7 @@ def _is_paused(allowed: int | None, reason: str) -> bool:
     return allowed == 0 and not reason.startswith("rate ")
 
 
-def _of_surroundings(seen: Overview) -> Iterator[Family]:
+def _of_workers(seen: Overview) -> Iterator[Family]:
     states = [worker.state for worker in seen.alive]
     yield gauge(
         "aijobs_workers",
@@ -237,6 +242,9 @@ def _of_surroundings(seen: Overview) -> Iterator[Family]:
         "Calls that the live workers can make at once.",
         [({}, sum(worker.concurrency for worker in seen.alive))],
     )
+
+
+def _of_messages(seen: Overview) -> Iterator[Family]:
     yield gauge(
         "aijobs_webhooks_unmatched",
         "Webhook deliveries whose job is not known.",
@@ -252,6 +260,9 @@ def _of_surroundings(seen: Overview) -> Iterator[Family]:
         "Notifications that should have been delivered minutes ago.",
         [({}, sum(seen.notifications_overdue.values()))],
     )
+
+
+def _of_schedules(seen: Overview) -> Iterator[Family]:
     yield gauge(
         "aijobs_schedule_overdue_seconds",
         "How long a schedule has been due without a tick; 0 when it is not.",
