@@ -139,7 +139,11 @@ def _chosen(provider: str | None) -> str:
             )
         provider = _asked(f"Provider ({', '.join(CHOICES)})", default=CHOICES[0])
     if provider not in CHOICES:
-        raise UsageError(f"no such provider: {provider}", hint=f"one of: {', '.join(CHOICES)}")
+        from aijobs.core.settings import closest
+
+        near = closest(provider, CHOICES)
+        hint = f"did you mean {near!r}?" if near else f"one of: {', '.join(CHOICES)}"
+        raise UsageError(f"no such provider: {provider}", hint=hint)
     return provider
 
 

@@ -82,7 +82,7 @@ def _names(name: str) -> tuple[str, ...]:
         return NAMES
     if name not in NAMES:
         near = closest(name, NAMES)
-        hint = f"did you mean {near}?" if near else f"there are: {', '.join(NAMES)}, all"
+        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(NAMES)}, all"
         raise UsageError(f"no drill {name!r}", hint=hint)
     return (name,)
 

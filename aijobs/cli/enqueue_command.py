@@ -35,7 +35,7 @@ Key = Annotated[
 ]
 ForUser = Annotated[str | None, typer.Option("--user", metavar="USER", help="For whom.")]
 Priority = Annotated[
-    int | None, typer.Option("--priority", metavar="N", help="Higher goes first (-1000 to 1000).")
+    int | None, typer.Option("--priority", metavar="N", help="Higher goes first (-1000 to 1000; its type's).")
 ]
 Delay = Annotated[
     str | None, typer.Option("--delay", metavar="D", help="Not before this time has passed: 90s, 1h30m.")
@@ -44,10 +44,12 @@ NotBefore = Annotated[
     str | None, typer.Option("--at", metavar="T", help="Not before this time: ISO 8601, UTC if no zone.")
 ]
 Deadline = Annotated[
-    str | None, typer.Option("--deadline", metavar="D", help="Give up after this time: 2h, or ISO 8601.")
+    str | None,
+    typer.Option("--deadline", metavar="D", help="Give up after this time: 2h, or ISO 8601 (its type's)."),
 ]
 MaxAttempts = Annotated[
-    int | None, typer.Option("--max-attempts", metavar="N", help="Attempts before it is given up.")
+    int | None,
+    typer.Option("--max-attempts", metavar="N", help="Attempts before it is given up (its type's)."),
 ]
 RequestId = Annotated[
     str | None, typer.Option("--request-id", metavar="R", help="Your own id of this request.")
@@ -61,7 +63,10 @@ KeepGoing = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")]
 Timeout = Annotated[
-    str | None, typer.Option("--timeout", metavar="D", help="With --wait: no longer than this.")
+    str | None,
+    typer.Option(
+        "--timeout", metavar="D", help="With --wait: no longer than this, as 2m. Else: till it ends."
+    ),
 ]
 
 

@@ -33,9 +33,11 @@ LOOK_EVERY = 1.0
 _COLUMNS = ("ID", "TYPE", "USER", "STATUS", "ATTEMPTS", "NEXT", "LAST ERROR", "CREATED")
 
 
+_STATUSES = ", ".join(Status)
 JobId = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of one job.")]
 Statuses = Annotated[
-    list[Status] | None, typer.Option("--status", metavar="STATUS", help="Only these; may be repeated.")
+    list[Status] | None,
+    typer.Option("--status", metavar="STATUS", help=f"One of {_STATUSES}; may be repeated."),
 ]
 Held = Annotated[
     bool, typer.Option("--held", help="Only jobs that wait for a person to decide; see retry, cancel.")

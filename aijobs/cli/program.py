@@ -96,7 +96,7 @@ def _usage(error: typer.TyperException) -> AijobsError:
 
 def _choices_like(message: str) -> list[str]:
     """What *message*, if it is about a value that is none of some choices, says was probably meant."""
-    found = re.search(r"'(?P<given>.*)' is not one of (?P<choices>'.*')", message)
+    found = re.search(r"'(?P<given>[^']*)' is not one of (?P<choices>'.*')", message)
     if found is None:
         return []
     from aijobs.core.settings import closest  # loads the library of settings: only when something is wrong

@@ -14,7 +14,7 @@ from aijobs.core.breaker import NEVER
 from aijobs.services.provider_desk import ProviderDesk, Standing
 from aijobs.store.provider_states import ProviderState
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The provider's name in the configuration.")]
+Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider's name in the configuration.")]
 For = Annotated[
     str | None, typer.Option("--for", metavar="DURATION", help="Ends by itself after this. Else: open.")
 ]

@@ -16,7 +16,7 @@ from aijobs.core.settings import ScheduleSettings
 from aijobs.core.ticking import OPEN_END
 from aijobs.services.timetable import Entry, Fire, Timetable
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
+Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The schedule.")]
 _MOST = 1000
 
 

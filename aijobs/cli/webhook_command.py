@@ -41,6 +41,7 @@ def webhook_ingest(
     from aijobs.services.webhooks import LONGEST_BODY, Webhooks
 
     context = context_of(ctx)
+    context.settings.provider(provider)
     pairs = [_pair(text) for text in headers or ()]
     webhooks = Webhooks(context.coordinator, context.settings)
     with opened("-", context.printer) as stream:

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 
 Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", metavar="N", min=1, max=10_000, help="Calls at once.")
+    int | None,
+    typer.Option(
+        "--concurrency", metavar="N", min=1, max=10_000, help="Calls at once (worker.concurrency: 10)."
+    ),
 ]
 Types = Annotated[
     list[str] | None,
     typer.Option("--type", metavar="TYPE", help="Only these, and their lost attempts; may be repeated."),
 ]
 Lease = Annotated[
-    str | None, typer.Option("--lease", metavar="D", help="After this silence its jobs are taken over.")
+    str | None, typer.Option("--lease", metavar="D", help="After this silence its jobs are taken over (60s).")
 ]
 Drain = Annotated[
     bool, typer.Option("--drain", help="End when nothing is left that could run, retries included.")
@@ -36,7 +39,8 @@ MaxJobs = Annotated[
     int | None, typer.Option("--max-jobs", metavar="N", min=1, help="End after so many claims.")
 ]
 Grace = Annotated[
-    str | None, typer.Option("--grace", metavar="D", help="At shutdown, how long running jobs may go on.")
+    str | None,
+    typer.Option("--grace", metavar="D", help="At shutdown, how long running jobs may go on (30s)."),
 ]
 Name = Annotated[
     str | None, typer.Option("--name", metavar="S", help="Its name; default: host, pid and a random end.")

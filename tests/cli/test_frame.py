@@ -1,10 +1,12 @@
 """What every command shares: help, global options, errors, exit codes."""
 
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,9 @@ from aijobs import __version__
 from aijobs.cli import inspect_command
 from aijobs.cli.app import COMMANDS
 from aijobs.cli.command import Command, Entry, Group, load
+from aijobs.cli.context import Context
 from aijobs.cli.options import global_parameters
-from tests.support.command_line import CommandLine, command
+from tests.support.command_line import CommandLine, command, parse
 
 
 def _leaves(entries: Mapping[str, Entry] = COMMANDS, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -59,6 +62,16 @@ def test_each_help_shows_an_example_and_the_exit_codes(path: tuple[str, ...], ru
     assert "Exit codes:\n" in result.out
     assert "130" in result.out
     assert result.err == ""
+
+
+@every_command
+def test_each_example_can_be_typed(path: tuple[str, ...]) -> None:
+    loaded: Any = load(path[-1], _entry(path))
+
+    for example in loaded.notes.examples:
+        line = re.split(r" (?:[<>|]|&&) ", example[example.index("aijobs ") :])[0]
+        parse(line)
+        assert " ".join(path) in line
 
 
 def test_the_overview_lists_every_command(run_bare: CommandLine) -> None:
@@ -108,6 +121,31 @@ def test_an_unknown_option_names_the_nearest(run_bare: CommandLine) -> None:
 
     assert result.code == 2
     assert result.err.splitlines()[-1] == "hint: did you mean --limit?"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("inspect", "--status", "faild"), "failed"),
+        (("inspect", "--status", "PENDING"), "pending"),
+        (("deadletter", "list", "--error-class", "ratelimited"), "rate_limited"),
+        (("stats", "--by", "tpye"), "type"),
+        (("worker", "--log-format", "jsn"), "json"),
+        (("switch", "set", "stale-result", "demo", "on", "--reason", "r"), "stale-results"),
+        (("drill", "outag"), "'outage'"),
+        (("config", "init", "--provider", "OpenAI"), "'openai'"),
+        (("enqueue", "Demo"), "'demo'"),
+        (("webhook", "ingest", "simulater"), "'simulator'"),
+    ],
+    ids=" ".join,
+)
+def test_a_value_that_is_nearly_right_names_the_right_one(
+    typed: tuple[str, ...], meant: str, run_bare: CommandLine
+) -> None:
+    result = run_bare(*typed)
+
+    assert result.code in (2, 3)
+    assert result.err.splitlines()[-1] == f"hint: did you mean {meant}?"
 
 
 def test_an_option_given_twice_is_refused_rather_than_the_last_one_taken(run_bare: CommandLine) -> None:
@@ -280,11 +318,19 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [("aijobs enq", ["enqueue"]), ("aijobs inspect --statu", ["--status"]), ("aijobs db u", ["upgrade"])],
+    [
+        ("aijobs enq", ["enqueue"]),
+        ("aijobs inspect --statu", ["--status"]),
+        ("aijobs db u", ["upgrade"]),
+        ("aijobs inspect --status pe", ["pending"]),
+        ("aijobs --config team.yaml enqueue tra", ["translate"]),
+        ("aijobs --config none.yaml enqueue tra", []),
+    ],
 )
-def test_a_shell_completes_commands_and_options(
-    words: str, offered: list[str], run_bare: CommandLine
+def test_a_shell_completes_commands_options_and_values(
+    words: str, offered: list[str], run_bare: CommandLine, tmp_path: Path
 ) -> None:
+    (tmp_path / "team.yaml").write_text("types: {translate: {provider: simulator}}\n")
     environ = {
         "_AIJOBS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")),
     }  # fmt: skip
@@ -295,3 +341,29 @@ def test_a_shell_completes_commands_and_options(
     )  # fmt: skip
 
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "offered"),
+    [
+        (("inspect",), "type_name", ["translate"]),
+        (("pause",), "types", ["translate"]),
+        (("provider", "hold"), "name", ["team"]),
+        (("schedule", "pause"), "name", ["tonight"]),
+        (("drill",), "name", []),
+    ],
+    ids=str,
+)
+def test_names_out_of_the_configuration_are_offered_to_a_shell(
+    path: tuple[str, ...], name: str, offered: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "aijobs.yaml").write_text(
+        "types: {translate: {provider: team}}\nproviders: {team: {kind: simulator}}\n"
+        "schedules: {tonight: {cron: '0 2 * * *', timezone: UTC, type: translate}}\n"
+    )
+    loaded: Any = load(path[-1], _entry(path))
+    param = next(one for one in loaded.params if one.name == name)
+    context = Context(environ={"AIJOBS_CONFIG": str(tmp_path / "aijobs.yaml")})
+    ctx: Any = type("Ctx", (), {"obj": context})()
+
+    assert [item.value for item in param.shell_complete(ctx, "t")] == offered

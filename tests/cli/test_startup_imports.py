@@ -14,7 +14,9 @@ from tests.support.command_line import ROOT
 
 OURS = {
     "--help": {
-        "cli": {"app", "command", "context", "options", "plain", "printer", "program", "progress"},
+        "cli": {
+            "app", "command", "completion", "context", "options", "plain", "printer", "program", "progress"
+        },
         "core": {"clock", "errors"},
         "services": {"surroundings"},
     },

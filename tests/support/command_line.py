@@ -107,6 +107,8 @@ def parse(typed: str) -> None:
     program, *words = shlex.split(typed)
     assert program == "aijobs"
     group: Any = build()
+    while words and words[0] in ("--config", "--database"):  # they may stand before the command, too
+        del words[:2]
     while words and words[0] in getattr(group, "entries", {}):
         group = group.commands[words.pop(0)]
     alone = not getattr(group, "entries", {}) or group.invoke_without_command

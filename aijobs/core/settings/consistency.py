@@ -27,8 +27,9 @@ def closest(name: str, names: Iterable[str]) -> str | None:
     """Which of *names* a person who typed *name* may have meant."""
     import difflib  # only when something is wrong
 
-    found = difflib.get_close_matches(name[:_LONGEST_NAME], list(names), n=1, cutoff=0.6)
-    return found[0] if found else None
+    folded = {known.casefold(): known for known in names}
+    found = difflib.get_close_matches(name[:_LONGEST_NAME].casefold(), list(folded), n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
 
 
 def inconsistencies(data: Mapping[str, Any]) -> Iterator[Inconsistency]:
