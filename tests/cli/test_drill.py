@@ -76,7 +76,7 @@ def test_a_drill_that_is_not_there_is_a_usage_error(run_bare: CommandLine, tmp_p
     result = run_bare("drill", "outrage")
 
     assert result.code == 2
-    assert "did you mean outage?" in result.err
+    assert "did you mean 'outage'?" in result.err
     assert list(tmp_path.iterdir()) == []
 
 
