@@ -28,7 +28,7 @@ _RUNNING = (
         func.min(case((_c.provider_job_id.is_(None), _c.claimed_at), else_=None)),
         func.min(case((_c.provider_job_id.is_not(None), _c.claimed_at), else_=None)),
     )
-    .where(_c.status == Status.PROCESSING.value)
+    .where(_c.claimed_at.is_not(None))
     .group_by(_c.type)
 )
 _d = dead_letters.c
@@ -42,7 +42,7 @@ _UNMATCHED = select(func.count(), func.min(_w.received_at)).where(
 )
 _LONGEST = (
     select(_c.id, _c.type, _c.user, _c.provider, _c.locked_by, _c.claimed_at, _c.locked_until, _c.parked_at)
-    .where(_c.status == Status.PROCESSING.value)
+    .where(_c.claimed_at.is_not(None))
     .order_by(_c.locked_until)
     .limit(bindparam("limit"))
 )

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, func, or_, select, update
 
 from aijobs.core.limits import Candidate, Running
-from aijobs.core.model import Job, Status
+from aijobs.core.model import Job
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
 
@@ -67,15 +67,16 @@ _FIRST_USER = select(func.min(_c.user)).where(_c.type == bindparam("type"), _c.t
 _NEXT_USER = _FIRST_USER.where(_c.user > bindparam("after"))
 _ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
 _HEAD_OF_USER = _ABOVE.where(_c.user == bindparam("user"))
+# What runs, said as only `ix_jobs_running` has it. Asked for the status, PostgreSQL may go by
+# `ix_jobs_status`, and there walk over an entry of every job that was claimed since the last vacuum.
+_RUNS = _c.claimed_at.is_not(None)
 _RUNNING = (
-    select(_c.type, _c.user, _c.provider, func.count())
-    .where(_c.status == Status.PROCESSING.value)
-    .group_by(_c.type, _c.user, _c.provider)
+    select(_c.type, _c.user, _c.provider, func.count()).where(_RUNS).group_by(_c.type, _c.user, _c.provider)
 )
 _RUNNING_HERE = _RUNNING.where(_c.parked_at.is_(None))
 _IN_FLIGHT = (
     select(_c.provider, func.count())
-    .where(_c.status == Status.PROCESSING.value, _c.parked_at.is_(None), _c.provider.is_not(None))
+    .where(_RUNS, _c.parked_at.is_(None), _c.provider.is_not(None))
     .group_by(_c.provider)
 )
 # Only a job that runs has a lease. Asked for its status as well, SQLite would look at all that run.

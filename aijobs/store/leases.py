@@ -12,13 +12,13 @@ from aijobs.store.tables import jobs
 
 _c = jobs.c
 _CANCELS = select(_c.id, _c.lock_token).where(
-    _c.status == Status.PROCESSING.value,
+    _c.claimed_at.is_not(None),
     _c.locked_by == bindparam("worker"),
     _c.parked_at.is_(None),
     _c.cancel_requested_at.is_not(None),
 )
 _TAKEN_AT = select(*COLUMNS).where(
-    _c.status == Status.PROCESSING.value,
+    _c.claimed_at.is_not(None),
     _c.locked_by == bindparam("worker"),
     _c.parked_at.is_(None),
     _c.updated_at.in_(bindparam("instants", expanding=True)),
@@ -31,7 +31,7 @@ _RUNNABLE = select(
     or_(
         # Whoever holds it: should its worker die, it comes back.
         select(_c.id)
-        .where(_c.status == Status.PROCESSING.value, _c.type.in_(bindparam("running", expanding=True)))
+        .where(_c.claimed_at.is_not(None), _c.type.in_(bindparam("running", expanding=True)))
         .exists(),
         select(_c.id).where(_c.turn.is_not(None), *_MAY_START).exists(),
         # A retry keeps its place, however long it waits; what a person must decide on has no next_run_at.

@@ -6,8 +6,9 @@ other work on the machine disturbs little or not at all.
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
@@ -211,9 +212,9 @@ class FileGauge:
     def report(self) -> dict[str, Any]:
         """What VACUUM makes of the file."""
         before = self.end(1)
-        with self._store.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
-            driver.execute("VACUUM")
+        assert self._store.path
+        with closing(sqlite3.connect(self._store.path)) as alone:
+            alone.execute("VACUUM")
         return {"before": before, "after_vacuum": self.end(1)}
 
     def line(self, row: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ jobs = Table(
 
 _READY = text("turn IS NOT NULL")
 _WAITING = text("turn IS NULL AND next_run_at IS NOT NULL")
-_RUNNING = text("status = 'processing'")
+_RUNNING = text("claimed_at IS NOT NULL")
 _LEASED = text("locked_until IS NOT NULL AND provider_job_id IS NULL")
 _AT_PROVIDER = text("locked_until IS NOT NULL AND provider_job_id IS NOT NULL")
 _KEYED = text("key IS NOT NULL AND key_released_at IS NULL")
