@@ -120,9 +120,7 @@ class Failure:
     message: str = ""
     hint: timedelta | None = None  # the provider's own word on when to come back
     maybe_billed: bool = False
-    force_retry: bool | None = (
-        None  # `x-should-retry`: True allows one retry of a permanent class, False forbids
-    )
+    force_retry: bool | None = None  # `x-should-retry`: True allows one more of a permanent class
     facts: CallFacts = NO_CALL
 
 

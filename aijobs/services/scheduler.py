@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from aijobs.core.cron import Schedule
 from aijobs.core.errors import AijobsError, Conflict, StoreError, UsageError
@@ -154,7 +155,8 @@ class Scheduler:
         from aijobs.store import jobs
 
         schedule = self.settings.schedules[name]
-        key = (schedule.user.strip(), schedule.type, key_of(name, window))
+        user = normalize("NFC", schedule.user.strip())  # as `submission` writes it
+        key = (user, schedule.type, key_of(name, window))
         job = jobs.by_key(tx, [key]).get(key)
         return job.id if job else None
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
@@ -328,6 +329,15 @@ def test_after_a_tick_far_in_the_future_the_schedule_recovers_with_a_warning(
 
 
 # --- Preview -----------------------------------------------------------------------------------------
+
+
+def test_the_job_of_a_window_is_found_again_however_its_user_is_written(tick: Tick) -> None:
+    schedule = {"nightly": MINUTELY | {"user": unicodedata.normalize("NFD", "zo\u00eb")}}
+    made = tick("05-05T18:30:02", **schedule)
+
+    preview = tick("05-05T18:30:40", preview=True, **schedule)
+
+    assert [one.job_id for one in preview.existing] == [made.created[0].job_id]
 
 
 def test_a_preview_says_what_the_tick_then_does_and_changes_nothing(store: Store, tick: Tick) -> None:
