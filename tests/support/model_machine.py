@@ -5,9 +5,7 @@ webhooks come early, late and twice; the clock jumps. The model knows who holds 
 to be; after every step the store must agree with it and break no promise (`tests.support.invariants`).
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,8 +13,8 @@ from sqlalchemy import select
 
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import AlreadyFinished, Conflict, KeyConflict, KeyOwnerEnded, NotFound
-from aijobs.core.lifecycle import Abandoned, AttemptEnd, Cancelled, Failed, Parked, Succeeded
-from aijobs.core.model import NO_CALL, CallFacts, Done, ErrorClass, Failure, Job, Status
+from aijobs.core.lifecycle import Succeeded
+from aijobs.core.model import NO_CALL, CallFacts, Done, Job, Status
 from aijobs.core.replaying import ReplayOptions
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Reception
 from aijobs.services.coordinator.values import Enqueued
@@ -32,55 +30,10 @@ from aijobs.store.tables import deliveries
 from tests.support.clock import START, ManualClock
 from tests.support.emptying import empty
 from tests.support.invariants import violations
-from tests.support.jobs import LEASE, new_job, settings_of
+from tests.support.jobs import LEASE, new_job
+from tests.support.model_parts import ENDS, SETTINGS, After, Known, end_of
 
-_LIMITS = ({}, {"global": 2, "per_user": None}, {"global": None, "per_user": 1})
-_TYPES = {
-    "t": {"provider": "p", "notify": ["people"]},
-    "held": {"provider": "p", "on_unknown_outcome": "hold"},
-}
-_ENDS = ("done", "parked", "abandoned", "cancelled", "network", "bad_response", "invalid_request", "internal")
 _TURNS_TO_SETTLE = 30
-
-
-def _settings(limits: dict[str, Any]) -> Any:
-    return settings_of(
-        concurrency={"global": None, "per_user": None} | limits,
-        types=_TYPES,
-        retry={"worker_lost": {"retries": 9, "first": "immediate", "backoff": "fixed", "delay": "0s"}},
-        notify={"people": {"kind": "log", "on": ["succeeded", "dead_letter", "cancelled"]}},
-    )
-
-
-SETTINGS = tuple(_settings(limits) for limits in _LIMITS)
-
-
-@dataclass(slots=True)
-class Known:
-    """What the model knows of one job."""
-
-    id: str
-    status: Status
-    fence: int = 0
-    until: datetime = START  # of the lease, while a worker holds it
-    round: int = 1
-    work: str | None = None
-    parked: bool = False
-    closed: bool = False  # of a dead letter: nobody is to replay it
-
-
-class _After:
-    """Stops a replay after so many looks, and waits for nothing."""
-
-    def __init__(self, looks: int) -> None:
-        self.looks = looks
-
-    def is_set(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
-
-    def wait(self, timeout: float | None = None) -> None:
-        """What it waits for comes between two replays."""
 
 
 class Lives(RuleBasedStateMachine):
@@ -165,7 +118,7 @@ class Lives(RuleBasedStateMachine):
             known.until = self.clock.now() + LEASE
             self.claims.append(claim)
 
-    @rule(data=st.data(), kind=st.sampled_from(_ENDS), twice=st.booleans())
+    @rule(data=st.data(), kind=st.sampled_from(ENDS), twice=st.booleans())
     def finish(self, data: st.DataObject, kind: str, twice: bool) -> None:
         """An attempt ends: of a worker that holds it, or of one that has been away for too long."""
         if self.claims:
@@ -173,7 +126,8 @@ class Lives(RuleBasedStateMachine):
 
     def _finish(self, job: Job, kind: str, *, times: int = 1) -> None:
         known = self.known.get(job.id)
-        ended = Ended(job=job, end=self._end(kind, job), started_at=self.clock.now(), worker="w1")
+        now = self.clock.now()
+        ended = Ended(job=job, end=end_of(kind, job, now), started_at=now, worker="w1")
         for _ in range(times):
             held = known is not None and self._holds(known, job)
             (answer,) = self.coordinator.finish([ended])
@@ -194,21 +148,6 @@ class Lives(RuleBasedStateMachine):
     def _stands(self, known: Known) -> bool:
         running = known.status is Status.PROCESSING and not known.parked
         return running and known.until > self.clock.now()
-
-    def _end(self, kind: str, job: Job) -> AttemptEnd:
-        facts = CallFacts(provider="p", http_status=200)
-        match kind:
-            case "done":
-                return Succeeded(result='"done"', facts=facts)
-            case "parked":
-                until = self.clock.now() + timedelta(seconds=5)
-                return Parked(provider_job_id=f"work-{job.id}", poll_at=until, facts=facts)
-            case "abandoned":
-                return Abandoned(reason="the worker stopped", started=True)
-            case "cancelled":
-                return Cancelled()
-            case _:
-                return Failed(failure=Failure(error_class=ErrorClass(kind), message="as asked"))
 
     @rule(data=st.data())
     def renew(self, data: st.DataObject) -> None:
@@ -259,7 +198,7 @@ class Lives(RuleBasedStateMachine):
             assert not stays or (job.lock_token, job.locked_until) == (one.fence, one.until)
         self._catch_up()
 
-    @rule(kind=st.sampled_from(_ENDS), late=st.permutations(["renew", "save", "finish"]))
+    @rule(kind=st.sampled_from(ENDS), late=st.permutations(["renew", "save", "finish"]))
     def overtake(self, kind: str, late: list[str]) -> None:
         """Everybody is away for longer than a lease; somebody else goes on, and then they come back."""
         self.claim("w1", 3)
@@ -353,7 +292,7 @@ class Lives(RuleBasedStateMachine):
             options = ReplayOptions(batch_size=size)
             plan = planner.plan(DeadLetterFilter(), options, limit=10, actor="person", reason="mended").id
         runner = Runner(self.store, self.coordinator, owner="replay", actor="person")
-        runner.run(plan, hear=lambda _: None, stop=_After(size))  # type: ignore[arg-type]
+        runner.run(plan, hear=lambda _: None, stop=After(size))  # type: ignore[arg-type]
         self._catch_up()
         for one in self.known.values():
             again = before[one.id] is Status.DEAD_LETTER and one.status is Status.PENDING
