@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,30 @@ def _clock_read(node: ast.AST) -> str | None:
     return None
 
 
+def _needs() -> dict[str, set[str]]:
+    """By module the modules it imports when it runs; what is imported for the types alone counts not.
+
+    Nor does `aijobs` itself, which has the version and hands out `Jobs` to those who ask for it.
+    """
+    names = {_module(path): path for path in FILES}
+    needs: dict[str, set[str]] = {}
+    for module, path in names.items():
+        tree = ast.parse(path.read_text())
+        for_types = {one for node in ast.walk(tree) if _is_for_types(node) for one in ast.walk(node)}
+        wanted = [name for node in ast.walk(tree) if node not in for_types for name in _imported(node)]
+        found = (name if name in names else name.rpartition(".")[0] for name in wanted)
+        needs[module] = {name for name in found if name in names} - {module, "aijobs"}
+    return needs
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
 def _is_sql(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_SQL.match(node.value))
 
@@ -142,6 +167,12 @@ def test_a_module_keeps_to_its_room(path: Path) -> None:
     place = path.relative_to(ROOT / "aijobs").as_posix()
 
     assert list(faults(place, path.read_text())) == []
+
+
+def test_no_modules_need_each_other() -> None:
+    needs = _needs()
+
+    assert len(list(TopologicalSorter(needs).static_order())) == len(needs)  # or CycleError names the circle
 
 
 def test_there_is_something_to_check() -> None:
