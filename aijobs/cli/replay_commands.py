@@ -179,7 +179,8 @@ def _plan(
 ) -> Plan:  # fmt: skip
     if wanted.empty and not everything and limit is None:
         raise UsageError(
-            "say which: jobs, a filter, --limit, or --all", hint="--preview shows what it would be"
+            "say which: jobs, a filter, --limit, or --all",
+            hint="--all --preview shows what it would be; 'aijobs deadletter list' what there is",
         )
     if wanted.job_ids:
         select_all(context, wanted, everything=everything)  # refuses an id that names no open dead letter
@@ -264,10 +265,12 @@ def _print_plan(context: Context, plan: Plan) -> None:
     )
     if plan.replayable:
         printer.say(f"to run exactly this: aijobs deadletter replay --plan {plan.id}")
-    if plan.blocked:
+    if any(not check.ok for check in plan.checks):
         printer.say("what to do about what is BAD: aijobs diagnose")
         if any(not check.ok and check.check in FORCIBLE for check in plan.checks):
             printer.say("to go on although a provider is unwell: --force --reason ...")
+    elif not plan.replayable:
+        printer.say("what each needs first: aijobs diagnose JOB; one as it is, again: aijobs retry JOB")
 
 
 def _sizes(batches: Sequence[int]) -> str:

@@ -18,6 +18,8 @@ from aijobs.store import claims, deliveries, jobs, switches, workers
 from aijobs.store.condition import condition_of
 from aijobs.store.engine import Store, Tx
 
+_FAILURES = 50
+"""So many of the latest are looked through for what a provider that is not called died of."""
 _NOTIFICATION = tuple(NotificationSeen.__dataclass_fields__)
 
 
@@ -35,9 +37,11 @@ class Diagnosing:
 
     def system(self) -> Diagnosis:
         """How the whole is. Raises StoreError."""
+        overview, _, failures = Statistics(self.store, self.settings).close_up(_FAILURES)
         return diagnose_system(
             SystemSnapshot(
-                overview=Statistics(self.store, self.settings).overview(),
+                overview=overview,
+                failures=failures,
                 settings=self.settings,
                 store=self.store.location,
                 skew_seconds=condition_of(self.store).skew_seconds,

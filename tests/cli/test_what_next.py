@@ -54,6 +54,23 @@ def test_nothing_to_replay_is_no_fault(run_cli: CommandLine) -> None:
     assert "nothing to replay" in preview.err
 
 
+def test_a_preview_of_what_would_only_die_again_says_what_each_needs(run_fresh: CommandLine) -> None:
+    _kill_one(run_fresh)
+
+    preview = run_fresh("deadletter", "replay", "--all", "--preview")
+
+    assert preview.code == 1
+    assert "aijobs diagnose JOB" in preview.err
+    assert "BAD" not in preview.err
+
+
+def test_a_replay_of_nothing_in_particular_says_how_to_mean_all(run_cli: CommandLine) -> None:
+    refused = run_cli("deadletter", "replay", "--preview")
+
+    assert refused.code == 2
+    assert "hint: --all --preview" in refused.err
+
+
 def test_a_plan_without_a_job_that_can_be_replayed_is_refused(run_fresh: CommandLine) -> None:
     _kill_one(run_fresh)
     run_fresh("provider", "hold", "p", "--reason", "r")

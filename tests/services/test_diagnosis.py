@@ -442,6 +442,22 @@ def test_a_provider_that_a_person_holds_is_told_without_an_end_and_how_to_reset_
         assert "aijobs provider reset p --reason '...'" in told.next_steps
 
 
+def test_a_breaker_that_is_open_is_told_with_what_opened_it_and_the_job_to_look_at(stage, clock):
+    stage.job(priority=-5)
+    clock.advance(timedelta(minutes=20))  # the backlog is late, too, and no worker more would help
+    stage.worker(name="w2")
+    breaker_open(stage)
+
+    told = stage.whole()
+
+    (evidence,) = [one.evidence for one in told.findings if one.check == "provider p"]
+    assert "; the last failure there: unavailable" in evidence
+    failed = told.next_steps[0].removeprefix("aijobs diagnose ")
+    assert stage.look(failed).layer is L.PROVIDER
+    assert "aijobs stats" in told.next_steps
+    assert not any("--concurrency" in step for step in told.next_steps)
+
+
 def test_a_provider_that_is_held_for_its_quota_is_told_with_its_next_probe(stage):
     fail(stage.coordinator, stage.running(), ErrorClass.QUOTA_EXHAUSTED)
 

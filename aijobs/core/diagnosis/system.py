@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, many
 from aijobs.core.diagnosis.steps import pause_of, provider_steps, until_called
-from aijobs.core.overview import OVERDUE, Overview, ProviderSeen
+from aijobs.core.overview import OVERDUE, FailedJob, Overview, ProviderSeen
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
 
@@ -15,12 +15,22 @@ LARGEST_SKEW = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemSnapshot:
-    """What the checks look at. *skew_seconds*: how far the server's clock is ahead; None without a server."""
+    """What the checks look at.
+
+    *skew_seconds*: how far the server's clock is ahead; None without a server. *failures*: some of the jobs
+    that failed last, the latest first: what a provider that is not called died of.
+    """
 
     overview: Overview
     settings: Settings
     store: str
     skew_seconds: float | None = None
+    failures: Sequence[FailedJob] = ()
+
+    def last_failure(self, provider: str) -> FailedJob | None:
+        """The latest of `failures` of a type that goes to *provider*."""
+        types = {name for name, kind in self.settings.types.items() if kind.provider == provider}
+        return next((job for job in self.failures if job.type in types), None)
 
 
 def diagnose_system(snapshot: SystemSnapshot) -> Diagnosis:
@@ -131,20 +141,29 @@ def _leases(s: SystemSnapshot) -> Iterator[Finding]:
 
 def _providers(s: SystemSnapshot) -> Iterator[Finding]:
     for one in s.overview.providers:
-        yield _provider(one)
+        yield _provider(one, s.last_failure(one.name))
 
 
-def _provider(one: ProviderSeen) -> Finding:
+def _well(one: ProviderSeen) -> bool:
     metered = one.reason.startswith("rate ")
-    well = one.allowed is None or metered or (one.breaker == "closed" and one.allowed > 0)
+    return one.allowed is None or metered or (one.breaker == "closed" and one.allowed > 0)
+
+
+def _provider(one: ProviderSeen, failed: FailedJob | None) -> Finding:
+    well = _well(one)
     state = "may be called" if one.allowed != 0 else "is not called now"
+    ends = "" if well else until_called(one)
+    steps = () if well else provider_steps(one)
+    if failed is not None and not well and not one.held:
+        ends += f"; the last failure there: {failed.error_class} {failed.error_code or ''}".rstrip()
+        steps = (f"aijobs diagnose {failed.id}", *steps)
     return Finding(
         check=f"provider {one.name}",
         ok=well,
-        evidence=f"{one.name} {state}: {one.reason}" + ("" if well else until_called(one)),
+        evidence=f"{one.name} {state}: {one.reason}{ends}",
         since=one.since,
         layer=None if well else Layer.PROVIDER,
-        next_steps=() if well else provider_steps(one),
+        next_steps=steps,
     )
 
 
@@ -156,13 +175,14 @@ def _backlog(s: SystemSnapshot) -> Iterator[Finding]:
         return
     waits = now - total.oldest_ready_at
     ok = patience is None or waits <= patience
+    more = ("aijobs worker --concurrency N",) if all(map(_well, s.overview.providers)) else ()
     yield Finding(
         check="backlog",
         ok=ok,
         evidence=f"{many(total.ready, 'job')} ready; the oldest waits for {ago(waits)}",
         since=total.oldest_ready_at,
         layer=None if ok else Layer.QUEUE,
-        next_steps=() if ok else ("aijobs stats", "aijobs worker --concurrency N"),
+        next_steps=() if ok else ("aijobs stats", *more),
     )
 
 
