@@ -15,4 +15,4 @@ def ask(context: Context, settings: "Settings", names: Sequence[str]) -> Mapping
     from aijobs.providers.probing import probe
 
     context.printer.say(f"asking {', '.join(names)} ...")
-    return probe(settings, names, clock=context.clock, chance=context.chance)
+    return probe(settings, names, clock=context.clock)

@@ -77,7 +77,7 @@ def _orphans(context: Context, *, limit: int, preview: bool) -> "Rescue":
     from aijobs.providers.registry import Providers
     from aijobs.services.worker.finder import look_once
 
-    providers = Providers(context.settings, clock=context.clock, chance=context.chance)
+    providers = Providers(context.settings, clock=context.clock)
     return look_once(context.coordinator, providers, limit=limit, log=log)
 
 

@@ -136,7 +136,7 @@ def _run(
             store,
             Coordinator(store, settings, chance=context.chance, tracing=context.tracing(log)),
             settings,
-            Providers(settings, clock=context.clock, chance=context.chance),
+            Providers(settings, clock=context.clock),
             options=options,
             options_of=options_of,
             source=lambda: complete(context.load_settings(thorough=True)),

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from aijobs.core.classifier import Operation, classify_response
-from aijobs.core.clock import Chance, Clock
+from aijobs.core.clock import Clock
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import ErrorClass, Failure
 from aijobs.core.settings import Kind, Settings
@@ -27,16 +27,16 @@ _REFUSED: Final = frozenset({ErrorClass.AUTH, ErrorClass.PERMISSION})
 
 
 def probe(
-    settings: Settings, names: Sequence[str], *, clock: Clock, chance: Chance, within: timedelta = WITHIN
+    settings: Settings, names: Sequence[str], *, clock: Clock, within: timedelta = WITHIN
 ) -> Mapping[str, Probed]:
     """Ask the providers *names*, all at once, each one call and no longer than *within*."""
-    return asyncio.run(_probe(settings, names, clock, chance, within))
+    return asyncio.run(_probe(settings, names, clock, within))
 
 
 async def _probe(
-    settings: Settings, names: Sequence[str], clock: Clock, chance: Chance, within: timedelta
+    settings: Settings, names: Sequence[str], clock: Clock, within: timedelta
 ) -> dict[str, Probed]:
-    providers = Providers(settings, clock=clock, chance=chance)
+    providers = Providers(settings, clock=clock)
     try:
         found = await asyncio.gather(*(_ask(providers, settings, name, within) for name in names))
     finally:

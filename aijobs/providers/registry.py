@@ -5,7 +5,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from aijobs.core.clock import Chance, Clock
+from aijobs.core.clock import Clock
 from aijobs.core.errors import UsageError
 from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.providers.contract import Adapter
@@ -29,7 +29,7 @@ _REMOTE: Mapping[Kind, tuple[str, str]] = MappingProxyType(
 class Providers:
     """Hands out adapters over one shared HTTP client. Used and closed in one event loop."""
 
-    def __init__(self, settings: Settings, *, clock: Clock, chance: Chance) -> None:  # noqa: ARG002
+    def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._adapters: dict[str, Adapter] = {}

@@ -89,7 +89,7 @@ def work(url: str, concurrency: int, limits: bool, profile: str | None, said: Co
     options = WorkerOptions(concurrency=concurrency, drain=True, lease=timedelta(seconds=30))
     worker = Worker(
         store, Coordinator(store, settings, chance=chance), settings,
-        Providers(settings, clock=clock, chance=chance), options=options, chance=chance,
+        Providers(settings, clock=clock), options=options, chance=chance,
     )  # fmt: skip
     before = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     with _profiled(profile):

@@ -98,7 +98,7 @@ def work(url: str, name: str, count: int, profile: str | None, said: Connection)
 
     settings, chance, store = settings_of(CASES[name]), system_chance(), open_store(url)
     coordinator = Coordinator(store, settings, chance=chance)
-    providers = Providers(settings, clock=SystemClock(), chance=chance)
+    providers = Providers(settings, clock=SystemClock())
     options = WorkerOptions(concurrency=CONCURRENCY, max_jobs=count, lease=timedelta(seconds=30))
     with _profiled(profile):
         report = Worker(store, coordinator, settings, providers, options=options, chance=chance).run()

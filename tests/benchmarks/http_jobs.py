@@ -46,7 +46,7 @@ def work(url: str, stub: str, said: Connection) -> None:
 
     settings, chance, store = settings_at(stub), system_chance(), open_store(url)
     coordinator = Coordinator(store, settings, chance=chance)
-    providers = Providers(settings, clock=SystemClock(), chance=chance)
+    providers = Providers(settings, clock=SystemClock())
     options = WorkerOptions(concurrency=CONCURRENCY, drain=True)
     report = Worker(store, coordinator, settings, providers, options=options, chance=chance).run()
     said.send(report.succeeded)

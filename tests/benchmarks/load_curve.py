@@ -54,7 +54,7 @@ def worker(url: str) -> None:
     from aijobs.services.worker import Worker, WorkerOptions
 
     chance, store = system_chance(), open_store(url)
-    providers = Providers(SETTINGS, clock=SystemClock(), chance=chance)
+    providers = Providers(SETTINGS, clock=SystemClock())
     coordinator = Coordinator(store, SETTINGS, chance=chance)
     options = WorkerOptions(concurrency=CONCURRENCY)
     Worker(store, coordinator, SETTINGS, providers, options=options, chance=chance).run()

@@ -48,7 +48,7 @@ def worker(url: str, said: Connection) -> None:
 
     _said.append(said)
     chance, store = system_chance(), open_store(url)
-    providers = Providers(SETTINGS, clock=SystemClock(), chance=chance)
+    providers = Providers(SETTINGS, clock=SystemClock())
     options = WorkerOptions(poll=timedelta(hours=1))
     coordinator = Coordinator(store, SETTINGS, chance=chance)
     Worker(store, coordinator, SETTINGS, providers, options=options, chance=chance).run()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aijobs.core.clock import SystemClock, seeded_chance
+from aijobs.core.clock import SystemClock
 from aijobs.core.settings import Settings
 from aijobs.http.simulator import start_in_thread
 from aijobs.providers.contract import Probed
@@ -23,7 +23,7 @@ def ask(*, within: float = 10, **provider: Any) -> Probed:
         provider.setdefault("api_key", SECRET)
     settings = Settings.model_validate({"providers": {"p": provider}})
     limit = timedelta(seconds=within)
-    return probe(settings, ["p"], clock=SystemClock(), chance=seeded_chance(1), within=limit)["p"]
+    return probe(settings, ["p"], clock=SystemClock(), within=limit)["p"]
 
 
 @pytest.mark.parametrize("kind", MODEL_KINDS)
@@ -117,6 +117,6 @@ def test_the_simulator_answers_as_its_fault_says(fault: str, ok: bool, says: str
 def test_many_are_asked_at_once_and_a_name_nobody_configured_fails() -> None:
     settings = Settings.model_validate({"providers": {"a": {"kind": "simulator"}}})
 
-    found = probe(settings, ["a", "b"], clock=SystemClock(), chance=seeded_chance(1))
+    found = probe(settings, ["a", "b"], clock=SystemClock())
 
     assert [(name, one.ok) for name, one in found.items()] == [("a", True), ("b", False)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aijobs.core.clock import SystemClock, seeded_chance
+from aijobs.core.clock import SystemClock
 from aijobs.core.errors import NotFound, UsageError
 from aijobs.core.model import Done, Pending, Reply
 from aijobs.core.settings import Kind, Settings
@@ -21,7 +21,7 @@ from tests.support.hostile import hostile
 
 def providers(**configured: dict[str, Any]) -> Providers:
     settings = Settings.model_validate({"providers": configured})
-    return Providers(settings, clock=SystemClock(), chance=seeded_chance(1))
+    return Providers(settings, clock=SystemClock())
 
 
 def test_every_kind_has_an_adapter_that_knows_its_name() -> None:
@@ -82,11 +82,11 @@ def test_after_closing_the_providers_can_be_used_again() -> None:
 def test_neither_httpx_nor_aiohttp_is_imported_before_something_remote_is_asked_for() -> None:
     program = """
 import sys
-from aijobs.core.clock import SystemClock, seeded_chance
+from aijobs.core.clock import SystemClock
 from aijobs.core.settings import Settings
 from aijobs.providers.registry import Providers
 settings = Settings.model_validate({"providers": {"p": {"kind": "python", "callable": "json:dumps"}}})
-Providers(settings, clock=SystemClock(), chance=seeded_chance(1)).get("p")
+Providers(settings, clock=SystemClock()).get("p")
 print(sorted({"httpx", "aiohttp"} & set(sys.modules)))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -51,9 +51,9 @@ def black_hole() -> Iterator[tuple[str, list[socket.socket]]]:
         connection.close()
 
 
-def drain(store: Store, settings: Settings, chance: Chance, **options: Any) -> WorkerReport:
+def drain(store: Store, settings: Settings, **options: Any) -> WorkerReport:
     one = make_worker(store, settings=settings, drain=True, **options)
-    one.worker._providers = Providers(settings, clock=SystemClock(), chance=chance)
+    one.worker._providers = Providers(settings, clock=SystemClock())
     one.thread.start()
     return one.ended(30)
 
@@ -71,7 +71,7 @@ def test_a_provider_that_never_answers_costs_one_attempt_and_no_lease(
 
     # The lease is shorter than the call: it is renewed meanwhile.
     lease = timedelta(milliseconds=400)
-    report = drain(real_time_store, settings, chance, lease=lease, renew_every=lease / 4)
+    report = drain(real_time_store, settings, lease=lease, renew_every=lease / 4)
 
     (attempt,) = history(real_time_store, job_id)
     assert (report.dead_letter, report.lost) == (1, 0)
@@ -91,7 +91,7 @@ def test_jobs_run_against_the_simulator_and_its_failures_are_retried(
         )
         coordinator = Coordinator(real_time_store, settings, chance=chance)
         ids = [coordinator.enqueue(new_job({"n": n}, max_attempts=9), actor="test").job.id for n in range(30)]
-        report = drain(real_time_store, settings, chance)
+        report = drain(real_time_store, settings)
 
     assert report.succeeded == 30
     assert {present(real_time_store, job_id).status for job_id in ids} == {Status.SUCCEEDED}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from aijobs.core.clock import Clock, SystemClock, seeded_chance
+from aijobs.core.clock import Clock, SystemClock
 from aijobs.core.model import Reply
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Adapter, Call, PollFailed
@@ -26,7 +26,7 @@ def with_adapter(
     configured = Settings.model_validate({"providers": {"p": provider}})
 
     async def run() -> T:
-        providers = Providers(configured, clock=clock or SystemClock(), chance=seeded_chance(1))
+        providers = Providers(configured, clock=clock or SystemClock())
         try:
             return await do(providers.get("p"))
         finally:

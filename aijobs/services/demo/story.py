@@ -223,7 +223,7 @@ class Demo:
             store,
             Coordinator(store, settings, chance=self._chance),
             settings,
-            Providers(settings, clock=store.clock, chance=self._chance),
+            Providers(settings, clock=store.clock),
             options=WorkerOptions.from_settings(settings, concurrency=_CONCURRENCY, drain=True),
             chance=self._chance,
         )
