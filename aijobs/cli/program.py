@@ -61,7 +61,7 @@ def _run(argv: list[str], context: Context) -> int:
         return _invoke(argv, context)
     except BrokenPipeError:
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # the other is Ctrl-C, or Ctrl-D, at a question
         return _report(Interrupted("interrupted"), argv, context)
     except AijobsError as error:
         return _report(error, argv, context)

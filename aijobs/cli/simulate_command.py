@@ -14,7 +14,7 @@ from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import Host, Port
 from aijobs.cli.words import duration
 from aijobs.core import faults as catalogue
-from aijobs.core.errors import UsageError
+from aijobs.core.errors import Interrupted, UsageError
 from aijobs.services.surroundings import allow_many_files
 
 if TYPE_CHECKING:
@@ -47,7 +47,11 @@ ShowFaults = Annotated[bool, typer.Option("--faults", help="List the faults and 
     "aijobs simulate --fault 429x2 --latency 200ms-2s",
     "aijobs simulate --fault complete_after_n_polls=2,webhook_duplicate --webhook-url http://127.0.0.1:8080/webhooks/sim",
     "aijobs simulate --faults",
-    exits={0: "it was stopped, by Ctrl-C or SIGTERM", 2: "unknown fault, or the port is taken"},
+    exits={
+        0: "it was stopped by SIGTERM",
+        2: "unknown fault, or the port is taken",
+        130: "it was stopped by Ctrl-C",
+    },
 )  # fmt: skip
 def simulate(
     ctx: typer.Context,
@@ -79,9 +83,9 @@ def simulate(
         )  # fmt: skip
         with simulator:
             _announce(context, simulator, wanted)
-            os.read(stopped, 1)
+            stopped_by = os.read(stopped, 1)[0]
     context.printer.say(f"stopped; calls: {len(simulator.calls())}, billed: {simulator.billed()}")
-    return 0
+    return Interrupted.exit_code if stopped_by == signal.SIGINT else 0
 
 
 def _start(
@@ -112,12 +116,12 @@ def _announce(context: Context, simulator: "RunningSimulator", fault: str | None
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A file descriptor that has something to read once Ctrl-C or SIGTERM came."""
+    """A file descriptor from which the number of the signal is read once Ctrl-C or SIGTERM came."""
     reader, writer = os.pipe()
     both = (signal.SIGINT, signal.SIGTERM)
 
-    def note(*_: object) -> None:
-        os.write(writer, b".")
+    def note(number: int, _: object) -> None:
+        os.write(writer, bytes([number]))
 
     before = {number: signal.signal(number, note) for number in both}
     try:

@@ -266,6 +266,14 @@ def test_init_says_where_it_will_look_for_a_local_server(run_bare: CommandLine) 
     assert "it calls http://gpu/v1" in elsewhere.err
 
 
+def test_leaving_a_question_without_an_answer_is_an_interrupt(run_bare: CommandLine, tmp_path: Path) -> None:
+    left = run_bare("config", "init", stdin="", terminal=True)
+
+    assert left.code == 130
+    assert left.err.endswith("error: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_init_says_which_provider_it_does_not_know_and_where_it_cannot_write(run_bare: CommandLine) -> None:
     unknown = run_bare("config", "init", "--provider", "oracle")
     nowhere = run_bare("config", "init", "--provider", "local", "--output", "no/such/folder.yaml")

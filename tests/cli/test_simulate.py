@@ -47,8 +47,8 @@ def taken() -> Iterator[RunningSimulator]:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_prints_its_url_when_it_is_ready_and_stops_tidily(number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_it_prints_its_url_when_it_is_ready_and_stops_tidily(number: signal.Signals, code: int) -> None:
     with simulate("--json") as process:
         url = json.loads(first_line(process))["url"]
         answer = httpx.post(f"{url}/v1/echo", json={}, trust_env=False)
@@ -57,7 +57,7 @@ def test_it_prints_its_url_when_it_is_ready_and_stops_tidily(number: signal.Sign
         out, err = process.communicate(timeout=10)
 
     assert answer.status_code == 200
-    assert (process.returncode, out) == (0, "")
+    assert (process.returncode, out) == (code, "")
     assert "stopped; calls: 1, billed: 1" in err
     assert "Traceback" not in err
 
