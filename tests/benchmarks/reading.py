@@ -39,5 +39,5 @@ def look_at_everything(url: str, types: Sequence[str]) -> None:
         environ = {**os.environ, "AIJOBS_DATABASE": url, "AIJOBS_CONFIG": file.name}
         for one in commands(types):
             done = subprocess.run([*PROGRAM, *one], env=environ, capture_output=True, text=True, check=False)
-            if done.returncode > 1:
+            if done.stderr:
                 print(f"{' '.join(one)}: {done.stderr.strip()[:200]}", file=sys.stderr)
