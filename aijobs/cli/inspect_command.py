@@ -17,7 +17,7 @@ from aijobs.cli.plain import instant
 from aijobs.cli.printer import Printer
 from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
 from aijobs.core.durations import format_duration
-from aijobs.core.errors import NotFound, UsageError
+from aijobs.core.errors import UsageError, no_job
 from aijobs.core.ids import is_id
 from aijobs.core.model import Execution, Job, Status
 from aijobs.core.timeline import Moment, timeline
@@ -192,7 +192,7 @@ def _detail(context: Context, job_id: str) -> _Detail:
     with context.store.read() as tx:
         job = jobs.get(tx, job_id)
         if job is None:
-            raise NotFound(f"no job {job_id}", hint="aijobs inspect lists the newest jobs")
+            raise no_job(job_id)
         executions = jobs.executions_of(tx, job_id)
         notifications = jobs.notifications_of(tx, job_id)
         moments = timeline(

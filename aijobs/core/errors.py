@@ -82,6 +82,11 @@ class NotFound(AijobsError):
     kind = "not_found"
 
 
+def no_job(job_id: str) -> NotFound:
+    """The answer to an id that no job has."""
+    return NotFound(f"no job {job_id}", hint="aijobs inspect lists the newest jobs")
+
+
 class Conflict(AijobsError):
     """What was asked contradicts the present state; nothing was changed."""
 

@@ -9,7 +9,7 @@ from aijobs.core.diagnosis import (
     diagnose_job,
     diagnose_system,
 )
-from aijobs.core.errors import NotFound
+from aijobs.core.errors import no_job
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.claiming import limits_of
 from aijobs.services.provider_desk import ProviderDesk
@@ -51,7 +51,7 @@ class Diagnosing:
     def _snapshot(self, tx: Tx, job_id: str) -> JobSnapshot:
         job = jobs.get(tx, job_id)
         if job is None:
-            raise NotFound(f"no job {job_id}", hint="aijobs inspect lists the newest jobs")
+            raise no_job(job_id)
         now = self.store.clock.now()
         executions = jobs.executions_of(tx, job_id)
         known = {one.provider_job_id for one in executions} | {job.provider_job_id}

@@ -3,7 +3,7 @@
 import threading
 from datetime import timedelta
 
-from aijobs.core.errors import NotFound
+from aijobs.core.errors import no_job
 from aijobs.core.model import Job
 from aijobs.store import jobs
 from aijobs.store.engine import Store
@@ -18,7 +18,7 @@ def find(store: Store, job_id: str) -> Job:
     with store.read() as tx:
         job = jobs.get(tx, job_id)
     if job is None:
-        raise NotFound(f"no job {job_id}", hint="aijobs inspect lists the newest jobs")
+        raise no_job(job_id)
     return job
 
 

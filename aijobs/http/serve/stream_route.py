@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from aijobs.core.errors import NotFound, StoreError
+from aijobs.core.errors import NotFound, StoreError, no_job
 from aijobs.core.model import Execution, Job
 from aijobs.http.serve.answers import Refused, json_value
 from aijobs.http.serve.door import job_id_of
@@ -125,7 +125,7 @@ def _look(job_id: str, serving: Serving) -> Look:
     with serving.store.read() as tx:
         job = jobs.get(tx, job_id)
         if job is None:
-            raise NotFound(f"no job {job_id}")
+            raise no_job(job_id)
         return Look(job=job, events=jobs.events_of(tx, job_id), executions=jobs.executions_of(tx, job_id))
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from aijobs.core.clock import Chance, Clock
-from aijobs.core.errors import AlreadyFinished, Conflict, NotFound
+from aijobs.core.errors import AlreadyFinished, Conflict, no_job
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
 from aijobs.core.settings import Settings
@@ -380,7 +380,7 @@ class Coordinator:
     def _locked(self, tx: Tx, job_id: str) -> Job:
         job = moves.locked(tx, [job_id]).get(job_id)
         if job is None:
-            raise NotFound(f"no job {job_id}", hint="'aijobs inspect' lists the newest jobs")
+            raise no_job(job_id)
         return job
 
 
