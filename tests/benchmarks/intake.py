@@ -118,7 +118,8 @@ def _postgresql_writer(url: str) -> Any:
 @contextlib.contextmanager
 def serving(command: Sequence[str], port: int, environ: dict[str, str]) -> Iterator[str]:
     """The URL of *command*, once it takes connections."""
-    process = subprocess.Popen(command, env={**os.environ, **environ}, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env={**os.environ, **environ}, **quiet)
     try:
         for _ in range(300):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -143,7 +144,8 @@ def ours(database: str, count: int) -> float:
         config.write_text(json.dumps(CONFIG))
         environ = {"AIJOBS_DATABASE": url, "AIJOBS_CONFIG": str(config), "SECRET": SECRET, "API_KEY": "k"}
         program, port = [sys.executable, "-c", "from aijobs.cli.main import main; main()"], _port()
-        subprocess.run([*program, "-q", "db", "upgrade"], env={**os.environ, **environ}, check=True)
+        upgrade = [*program, "-q", "db", "upgrade"]
+        subprocess.run(upgrade, env={**os.environ, **environ}, check=True, stdout=subprocess.DEVNULL)
         with serving([*program, "-q", "serve", "--port", str(port)], port, environ) as address:
             return _measured(address, count)
 
