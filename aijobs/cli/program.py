@@ -46,10 +46,10 @@ def run(
 
 
 def _open_streams() -> None:
-    """Give the program the standard streams that its caller has closed; nobody reads them."""
-    for name in ("stdout", "stderr"):
+    """Give the program the standard streams that its caller has closed: empty ones, which nobody reads."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # kept open
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # kept open
 
 
 def _run(argv: list[str], context: Context) -> int:

@@ -41,6 +41,25 @@ def test_a_stream_that_the_caller_has_closed_is_written_to_by_nobody(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("enqueue", "demo", "-"), 2, "standard input: is empty"),
+        (("enqueue", "--jsonl", "-"), 0, "there was no line to enqueue"),
+        (("prune", "--yes"), 0, ""),
+        (("config", "init"), 2, "There is no terminal to ask on."),
+    ],
+)
+def test_an_input_that_the_caller_has_closed_is_an_empty_one(
+    args: tuple[str, ...], code: int, said: str, line: CommandLine
+) -> None:
+    done = _run(line, "<&-", *args)
+
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "bug" not in done.stderr
+
+
 def test_a_traceback_has_its_lines(run_cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def explode(*_: object, **__: object) -> None:
         raise RuntimeError("boom")
