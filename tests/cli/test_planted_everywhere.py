@@ -160,9 +160,8 @@ def test_nothing_planted_is_in_what_is_said_and_kept(planted: Planted, store: St
         planted.run(*args)
         planted.run(*args, "--json", "-v")
     planted.run("deadletter", "show", ids[0], "--json")
-    planted.said["top"] = "\n".join(
-        picture(*Statistics(store, planted.settings).close_up(5), store=store.location)
-    )
+    seen = Statistics(store, planted.settings).close_up(5)
+    planted.said["top"] = "\n".join(line.text for line in picture(*seen, store=store.location, height=100))
     planted.said["notifications"] = str(planted.hook.deliveries)
     with store.read() as tx:
         for table in metadata.sorted_tables:
