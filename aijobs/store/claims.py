@@ -20,6 +20,9 @@ from aijobs.store.tables import jobs
 LOWEST_PRIORITY = -(2**31)
 """The least that the column takes: no job is below it."""
 
+LONGEST_PAUSE = "30s"
+"""How long whoever holds the lock of the claim may be silent between two statements, on PostgreSQL."""
+
 _c = jobs.c
 
 _DUE = (
@@ -107,7 +110,10 @@ _OVERDUE = (
     .limit(bindparam("limit"))
 )
 _OF_TYPES = _c.type.in_(bindparam("types", expanding=True))
-_LOCK = select(func.pg_advisory_xact_lock(0x61696A6F6273))  # "aijobs" in ASCII
+_LOCK = select(
+    func.set_config("idle_in_transaction_session_timeout", bindparam("idle"), True),
+    func.pg_advisory_xact_lock(0x61696A6F6273),  # "aijobs" in ASCII
+)
 _NEXT_DUE = select(func.min(_c.next_run_at)).where(_c.turn.is_(None), _c.next_run_at.is_not(None))
 
 
@@ -234,7 +240,9 @@ def next_due(tx: Connection) -> datetime | None:
 def lock(tx: Connection) -> None:
     """Be the only one to claim until the transaction ends: two workers cannot both take the last slot.
 
-    SQLite has one writer anyway: its transaction began with BEGIN IMMEDIATE.
+    SQLite has one writer anyway: its transaction began with BEGIN IMMEDIATE. On PostgreSQL the server ends
+    the session of a holder that says nothing for LONGEST_PAUSE, because its process was stopped or its
+    machine is gone: nobody else could claim until then.
     """
     if tx.dialect.name == "postgresql":
-        tx.execute(_LOCK)
+        tx.execute(_LOCK, {"idle": LONGEST_PAUSE})
