@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from aijobs import __version__
-from aijobs.cli.command import Entry, Group
+from aijobs.cli.command import Entry, Group, notes
 from aijobs.cli.options import global_parameters
 
 JOBS = "Jobs"
@@ -18,6 +18,8 @@ CONTROL = "Control"
 SEEING = "Seeing"
 SERVING = "Serving"
 SETUP = "Set-up and trust"
+_SECTIONS = (JOBS, SEEING, CONTROL, SERVING, SETUP, "")
+"""The order in which the overview shows them."""
 
 COMMANDS: Mapping[str, Entry] = {
     "enqueue": Entry(
@@ -270,6 +272,21 @@ def _show_version(value: bool | None) -> None:
         raise typer.Exit
 
 
+@notes(
+    "aijobs demo",
+    "aijobs config init --provider local --base-url http://127.0.0.1:8000/v1",
+    "aijobs enqueue demo",
+    "aijobs worker --drain",
+    "aijobs inspect",
+    "aijobs diagnose",
+    exits={
+        0: "done; the answer is good",
+        1: "done; the answer is bad",
+        3: "no such job, type, provider, plan, ...",
+        4: "conflict with how things stand now",
+        5: "the store cannot be reached, is locked, or of another version",
+    },
+)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
@@ -285,4 +302,7 @@ def build(commands: Mapping[str, Entry] = COMMANDS) -> Group:
     own = typer.main.get_command(app).params
     for param in own:
         param.expose_value = False
-    return Group(name="aijobs", entries=commands, help=HELP, params=[*own, *global_parameters()])
+    ordered = dict(sorted(commands.items(), key=lambda one: _SECTIONS.index(one[1].section)))
+    group = Group(name="aijobs", entries=ordered, help=HELP, params=[*own, *global_parameters()])
+    group.notes = _root.__dict__["notes"]
+    return group

@@ -83,6 +83,17 @@ def test_the_overview_lists_every_command(run_bare: CommandLine) -> None:
         assert " ".join(entry.help.split())[:20] in " ".join(result.out.split())
 
 
+def test_the_overview_says_how_to_begin_and_what_each_exit_code_means(run_bare: CommandLine) -> None:
+    shown = run_bare("--help").out
+
+    examples = shown[shown.index("Examples:\n") : shown.index("Exit codes:\n")].splitlines()[1:]
+    lines = [line for line in examples if line.strip()]
+    for line in lines:
+        parse(line)
+    assert "aijobs demo" in lines[0]
+    assert re.findall(r"^  (\d+) ", shown, re.MULTILINE) == ["0", "1", "2", "3", "4", "5", "130"]
+
+
 def test_the_version_is_printed(run_bare: CommandLine) -> None:
     result = run_bare("--version")
 
