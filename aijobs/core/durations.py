@@ -118,7 +118,10 @@ def parse_time(text: str, *, now: datetime) -> datetime:
             return now - parse_duration(match["duration"])
         except OverflowError:
             raise ValueError(f"{_shown(text)} ago lies before the calendar begins") from None
-    return parse_instant(text)
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; or say how long ago, like 2h") from None
 
 
 def _shown(text: str) -> str:

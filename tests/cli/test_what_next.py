@@ -64,6 +64,14 @@ def test_a_preview_of_what_would_only_die_again_says_what_each_needs(run_fresh: 
     assert "BAD" not in preview.err
 
 
+def test_a_time_that_is_none_is_told_with_both_ways_to_write_it(run_cli: CommandLine) -> None:
+    result = run_cli("inspect", "--since", "yesterday")
+
+    assert result.code == 2
+    assert "ISO 8601, like " in result.err
+    assert "or say how long ago, like 2h" in result.err
+
+
 def test_a_replay_of_nothing_in_particular_says_how_to_mean_all(run_cli: CommandLine) -> None:
     refused = run_cli("deadletter", "replay", "--preview")
 
