@@ -11,7 +11,7 @@ from aijobs.core.clock import seeded_chance
 from aijobs.core.lifecycle import Parked
 from aijobs.core.model import NO_CALL, Status
 from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
-from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator import Coordinator, claiming
 from aijobs.store import switches
 from aijobs.store.engine import open_store
 from tests.support.jobs import (
@@ -131,6 +131,37 @@ def test_the_walk_past_a_crowd_of_capped_users_finds_the_one_behind_it(store, cl
 
     assert [one.job.user for one in behind] == [user]
     assert claim_some(coordinator, 10) == []
+
+
+def test_one_claim_walks_past_a_crowd_in_steps_and_around_the_end(store, clock, monkeypatch):
+    monkeypatch.setattr(claiming, "_WALK_AT_ONCE", 10)
+    coordinator = limited(store, per_user=1)
+    crowd = [f"user-{number:03}" for number in range(80)]
+    enqueue(coordinator, *crowd)
+    assert len(claim_some(coordinator, 80)) == 80
+    enqueue(coordinator, *(crowd * 3))
+    clock.advance(seconds=1)
+    enqueue(coordinator, "user-0405", "zoe", "zoe", "anna")
+
+    claimed = [[one.job.user for one in claim_some(coordinator, slots)] for slots in (1, 2, 9)]
+
+    assert claimed == [["anna"], ["user-0405", "zoe"], []]
+    enqueue(coordinator, "bea")
+    assert [one.job.user for one in claim_some(coordinator, 9)] == ["bea"]
+
+
+def test_a_step_that_finds_more_than_there_is_room_for_goes_on_with_the_rest(store, clock):
+    coordinator = limited(store, per_user=1)
+    crowd = [f"user-{number:03}" for number in range(80)]
+    enqueue(coordinator, *crowd)
+    assert len(claim_some(coordinator, 80)) == 80
+    enqueue(coordinator, *(crowd * 3))
+    clock.advance(seconds=1)
+    enqueue(coordinator, *["zoe", "zeno", "zelda", "zora"])
+
+    claimed = [[one.job.user for one in claim_some(coordinator, 1)] for _ in range(4)]
+
+    assert claimed == [["zelda"], ["zeno"], ["zoe"], ["zora"]]
 
 
 @pytest.mark.parametrize(

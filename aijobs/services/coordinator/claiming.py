@@ -17,6 +17,7 @@ from aijobs.store.engine import Tx
 
 _PROMOTE_AT_ONCE = 1000
 _WALK_AT_ONCE = 1000
+_STEPS = 20
 _SPARE = 50
 
 Route = tuple[str, str | None]
@@ -149,17 +150,35 @@ class Claiming:
     ) -> list[Candidate]:  # fmt: skip
         """Candidates of users whom the first in line, all at their caps, stand in front of.
 
-        The walk goes from user to user by a loose index scan, a bounded number of them a claim, and goes on
-        next time where it stopped: a crowd of capped users costs each claim the same.
+        The walk goes from user to user by a loose index scan, a bounded number of steps a claim, and goes on
+        next time where it stopped, from the last user to the first: a crowd of capped users costs each claim
+        the same.
         """
-        after = self._walked.get(name)
-        users = claims.waiting_users(tx, name, after, _WALK_AT_ONCE)
-        self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else None
-        free = [user for user in users if not tally.blocked_user(name, user)]
         taken = {one.id for one in chosen}
-        room = slots + len(taken)  # what is taken is still among those that wait
-        found = claims.heads_of_users(tx, name, now, free[:room], room, above)
-        return choose([one for one in found if one.id not in taken], tally, slots)
+        found: list[Candidate] = []
+        whole = self._walked.get(name) is None  # what lies between here and the end is all there is
+        for _ in range(_STEPS):
+            room = slots - len(found) + len(taken)  # what is taken is still among those that wait
+            heads = self._walk(tx, tally, name, room, now, above)
+            found += choose([one for one in heads if one.id not in taken], tally, slots - len(found))
+            taken |= {one.id for one in found}
+            ended = self._walked[name] is None
+            if len(found) >= slots or (ended and whole):
+                break
+            whole |= ended
+        return found
+
+    def _walk(
+        self, tx: Tx, tally: Tally, name: str, room: int, now: datetime, above: int | None
+    ) -> list[Candidate]:
+        """One step: the first jobs of the users below their caps among the next so many."""
+        users = claims.waiting_users(tx, name, self._walked.get(name), _WALK_AT_ONCE)
+        free = [user for user in users if not tally.blocked_user(name, user)]
+        if len(free) > room:
+            self._walked[name] = free[room - 1]
+        else:
+            self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else None
+        return claims.heads_of_users(tx, name, now, free[:room], room, above)
 
     def _routes(self, types: Sequence[str], on_fallback: frozenset[str]) -> dict[str, Route]:
         return {name: self.settings.types[name].route(fallback=name in on_fallback) for name in types}
