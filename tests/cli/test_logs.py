@@ -25,7 +25,8 @@ def test_a_warning_of_the_store_is_one_line_of_the_log(
     logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):  # two commands in one process
-        line_log(Context(environ={}), as_json=True)
+        context = Context(environ={})
+        line_log(context.printer, clock=context.clock, as_json=True)
 
     logger.warning("%s: nobody to listen to", "the store")
 
