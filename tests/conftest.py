@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from aijobs.core.clock import Chance, seeded_chance
@@ -14,6 +15,11 @@ from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
 from tests.support.emptying import empty
 from tests.support.postgres import Server, running_server
+
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")  # how long an example takes says something of the machine only
 
 # Read, then removed with the rest: no setting of the person who runs the tests may reach them. Those of libpq
 # stay when a server was given, for its password may be among them.
