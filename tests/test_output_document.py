@@ -13,6 +13,7 @@ from aijobs.cli.command import Entry
 from aijobs.core.breaker import Breaker
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import ErrorClass, Outcome, Status
+from aijobs.services import webhooks  # noqa: F401  # its errors, too, are looked for
 from tests.support.documents import blocks, text_of
 from tests.support.staged_store import Staged, stage
 

@@ -31,8 +31,6 @@ _LATEST_SECOND = 253_402_300_800  # the year 10000
 class WebhookRefusedError(AijobsError):
     """A delivery that is not to be believed. *reason* is for the log; the sender is told only the kind."""
 
-    kind = "refused"
-
     def __init__(self, refusal: Refusal, reason: str) -> None:
         super().__init__(f"the delivery was refused: {reason}")
         self.refusal = refusal

@@ -43,7 +43,7 @@ _UNMATCHED = select(func.count(), func.min(_w.received_at)).where(
 _LONGEST = (
     select(_c.id, _c.type, _c.user, _c.provider, _c.locked_by, _c.claimed_at, _c.locked_until, _c.parked_at)
     .where(_c.claimed_at.is_not(None))
-    .order_by(_c.locked_until)
+    .order_by(_c.locked_until, _c.id)
     .limit(bindparam("limit"))
 )
 _LATEST_DEAD = (
