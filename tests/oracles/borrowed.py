@@ -42,6 +42,7 @@ def debian_programs(package: str, names: tuple[str, ...], folder: Path) -> dict[
     options = [
         "-q", "-o", f"Dir::State::Lists={folder / 'lists'}", "-o", f"Dir::Cache={folder}",
         "-o", f"Dir::Cache::Archives={folder / 'archives'}", "-o", "APT::Sandbox::User=root",
+        "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20",
     ]  # fmt: skip
     try:
         run("apt-get", *options, "update")
@@ -57,7 +58,10 @@ def npm_packages(folder: Path, *packages: str) -> None:
     """Put npm *packages* (`name@version`) into *folder*. Raises NotToBeHad."""
     if not (shutil.which("npm") and shutil.which("node")):
         raise NotToBeHad("there is no npm on the PATH")
-    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(folder))
+    options = (
+        "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(folder),
+        "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000",
+    )  # fmt: skip  # without the last three npm waits for minutes for a registry that is not there
     try:
         run("npm", "install", *options, *packages, cwd=folder)
     except RuntimeError as error:
