@@ -66,7 +66,7 @@ notify:
     kind: webhook
     url: "{outside}/notice"
     allow_private: true
-    timeout: 10s
+    timeout: 3s
     on: [succeeded, dead_letter, cancelled]
 """
 
