@@ -31,7 +31,7 @@ DURABLE = {"synchronous_commit": "on", "full_page_writes": "on"}
 
 PATIENCE = 90.0
 """Seconds without anything ending, after which what is left has stalled. A notice whose worker was killed is
-delivered by another after a minute (ten times the target's limit, and half a minute), and a held job waits for
+delivered by another after a minute: ten times the target's limit, and half a minute. A held job waits for
 its person."""
 HELD_FOR = 12.0
 """Seconds a job is held before a person looks: until then a webhook may yet find it."""
