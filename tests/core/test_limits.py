@@ -120,6 +120,9 @@ def test_why_a_type_or_a_user_is_held_back_is_said_in_words():
     assert tally.blocked_type("t") == "provider p runs its limit of 1"
     assert tally.blocked_user("t", "ana") == "user ana runs the limit of 1 of type t"
     assert tally.blocked_user("t", "bo") is None
+    at_all = Tally(Limits(per_user=1, types=ONE), [Running("t", "", "p", 1), Running("t", "ana", "p", 1)])
+    assert at_all.blocked_user("t", "") == "user (none) runs the limit of 1"
+    assert at_all.blocked_user("t", "ana") == "user ana runs the limit of 1"
 
 
 def test_a_provider_that_lets_so_many_calls_through_gets_so_many_and_no_more() -> None:
@@ -144,3 +147,21 @@ def test_the_last_places_are_kept_for_urgent_jobs():
     assert (len(low), len(high)) == (1, 1)
     assert "priority 5" in (Tally(limits, [Running("t", "a", "p", 3)]).blocked_priority(4) or "")
     assert Tally(limits, [Running("t", "a", "p", 3)]).blocked_priority(5) is None
+
+
+def test_a_type_whose_calls_go_elsewhere_counts_at_that_provider():
+    usual = TypeLimits(provider="p", concurrency=3)
+    limits = Limits(providers={"p": 1, "q": 1}, types={"t": usual, "u": usual})
+
+    along = limits.along({"t": "q", "u": "p"})
+
+    assert along.types == {"t": TypeLimits(provider="q", concurrency=3), "u": usual}
+    assert limits.along({"t": "p", "u": "p"}) is limits
+
+
+def test_those_without_a_user_are_named_in_words():
+    limits = Limits(types={"t": TypeLimits(provider="p", per_user=1)})
+    tally = Tally(limits, [Running("t", "", "p", 1), Running("t", "ana", "p", 1)])
+
+    assert tally.blocked_user("t", "") == "user (none) runs the limit of 1 of type t"
+    assert tally.blocked_user("t", "ana") == "user ana runs the limit of 1 of type t"
