@@ -407,6 +407,16 @@ def test_an_error_without_a_message_keeps_the_beginning_of_its_body():
     assert len(given.message.encode()) <= 2048
 
 
+def test_an_answer_without_a_body_is_told_by_its_status_and_what_is_wrong_with_its_headers():
+    bare = failure(503, b"")
+    odd = failure(429, b"", headers={"Retry-After": "soon"})
+
+    assert bare is not None
+    assert bare.message == "HTTP 503: no body"
+    assert odd is not None
+    assert odd.message == "HTTP 429 (retry-after 'soon' is no delay): no body"
+
+
 # --- Whatever comes ---------------------------------------------------------------------------------
 
 NAMES = (
