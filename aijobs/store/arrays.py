@@ -5,13 +5,16 @@ server can keep prepared. PostgreSQL takes an array instead, SQLite the same as 
 """
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, Dialect, Float, Text, bindparam, func
+from sqlalchemy import ARRAY, Boolean, Connection, Dialect, Table, Text, bindparam, func, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import UserDefinedType
+
+from aijobs.store.dialect import PerDialect, is_postgresql
 
 
 class _Json(UserDefinedType[list[Any]]):
@@ -26,9 +29,7 @@ class _Json(UserDefinedType[list[Any]]):
         return lambda values: json.dumps(values, ensure_ascii=False)
 
 
-TEXTS = ARRAY(Text()).with_variant(_Json(), "sqlite")
-REALS = ARRAY(Float()).with_variant(_Json(), "sqlite")
-NUMBERS = ARRAY(BigInteger()).with_variant(_Json(), "sqlite")
+_TEXTS = ARRAY(Text()).with_variant(_Json(), "sqlite")
 
 
 class _Condition(FunctionElement[bool]):
@@ -46,7 +47,7 @@ class _Among(_Condition):
 
 def among(column: Any, name: str) -> Any:
     """The condition that a column of texts holds one of the list bound as *name*."""
-    return _Among(column, bindparam(name, type_=TEXTS))
+    return _Among(column, bindparam(name, type_=_TEXTS))
 
 
 class _Leased(_Condition):
@@ -56,6 +57,43 @@ class _Leased(_Condition):
 def leased(job_id: Any, fence: Any, name: str) -> Any:
     """The condition that (id, fence) is one of the pairs bound as *name*."""
     return _Leased(job_id, fence, bindparam(name, type_=_Json()))
+
+
+class InsertRows:
+    """An INSERT of many rows of *table*: *each* names what a row has of its own, *once* what all have alike.
+
+    *finish* adds to the dialect's own INSERT what is to be done about conflicts.
+    """
+
+    def __init__(
+        self, table: Table, *, each: tuple[str, ...], once: str, finish: Callable[[Any], Any]
+    ) -> None:
+        self._table = table
+        self._each = each
+        self._once = once
+        self._finish = finish
+        self._statements = PerDialect(self._statement)
+
+    def __call__(self, tx: Connection, rows: Sequence[tuple[object, ...]], once: object) -> None:
+        """Insert *rows*, of which there must be one, in this order; one round trip on PostgreSQL."""
+        statement = self._statements[tx.dialect.name]
+        if is_postgresql(tx):
+            columns = map(list, zip(*rows, strict=True))
+            tx.execute(statement, dict(zip(self._each, columns, strict=True)) | {self._once: once})
+        else:
+            tx.execute(
+                statement, [{**dict(zip(self._each, row, strict=True)), self._once: once} for row in rows]
+            )
+
+    def _statement(self, dialect: Any) -> Any:
+        insert = dialect.insert(self._table)
+        if not dialect.__name__.endswith("sqlite"):
+            types = self._table.c
+            lists = [bindparam(name, type_=ARRAY(types[name].type)) for name in self._each]
+            given = func.unnest(*lists).table_valued(*self._each).render_derived(name="given")
+            alike = bindparam(self._once, type_=types[self._once].type)
+            insert = insert.from_select((*self._each, self._once), select(given, alike))
+        return self._finish(insert)
 
 
 @compiles(_Among, "postgresql")
@@ -68,12 +106,6 @@ def _any_of(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
 def _in_json(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
     column, values = (compiler.process(clause, **options) for clause in element.clauses)
     return f"{column} IN (SELECT value FROM json_each({values}))"
-
-
-def unnested(**lists: Any) -> Any:
-    """On PostgreSQL, the rows made of lists of one length, bound under these names; their types are given."""
-    arrays = [bindparam(name, type_=kind) for name, kind in lists.items()]
-    return func.unnest(*arrays).table_valued(*lists).render_derived(name="given")
 
 
 @compiles(_Leased, "postgresql")

@@ -8,12 +8,12 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, update
 
 from aijobs.core.model import Event, Execution, Job
-from aijobs.store.arrays import NUMBERS, TEXTS, unnested
+from aijobs.store.arrays import InsertRows
 from aijobs.store.bulk import MANY, insert_many
-from aijobs.store.dialect import PerDialect, is_postgresql
+from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import (
     dead_letters,
     events,
@@ -44,16 +44,7 @@ def _newest(insert: Any) -> Any:
     )
 
 
-def _results(dialect: Any) -> Any:
-    insert = dialect.insert(job_results)
-    if dialect.__name__.endswith("sqlite"):
-        return _newest(insert)
-    given = unnested(job_ids=TEXTS, results=TEXTS, fences=NUMBERS)
-    names = ("job_id", "result", "fence", "created_at")
-    return _newest(insert.from_select(names, select(given, bindparam("now", type_=_c.created_at.type))))
-
-
-_RESULTS = PerDialect(_results)
+_RESULTS = InsertRows(job_results, each=("job_id", "result", "fence"), once="created_at", finish=_newest)
 _OUTBOX = PerDialect(lambda dialect: dialect.insert(notifications).on_conflict_do_nothing())
 _SETTLE = (
     update(dead_letters)
@@ -92,17 +83,7 @@ def add_executions(tx: Connection, records: Sequence[Execution]) -> None:
 
 def add_results(tx: Connection, results: Sequence[tuple[Job, str]], now: datetime) -> None:
     """Store the results of jobs under the fences they were claimed with."""
-    statement = _RESULTS[tx.dialect.name]
-    if is_postgresql(tx):
-        ids, fences = [job.id for job, _ in results], [job.lock_token for job, _ in results]
-        texts = [result for _, result in results]
-        tx.execute(statement, {"job_ids": ids, "results": texts, "fences": fences, "now": now})
-        return
-    rows = [
-        {"job_id": job.id, "result": result, "fence": job.lock_token, "created_at": now}
-        for job, result in results
-    ]
-    tx.execute(statement, rows)
+    _RESULTS(tx, [(job.id, result, job.lock_token) for job, result in results], now)
 
 
 def add_events(tx: Connection, records: Sequence[Event]) -> None:

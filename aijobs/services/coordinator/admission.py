@@ -34,14 +34,14 @@ def admit(
         if answers is not None:
             return answers
     owners = _owners(tx, [_key(new) for new in wanted if new.key is not None], now)
-    answered: dict[int, BacklogFull] = {}
+    refused: dict[int, BacklogFull] = {}
     created: dict[int, Job] = {}
     first: dict[_Key, int] = {}
     for index, new in enumerate(wanted):
         if new.key is not None and (_key(new) in owners or _key(new) in first):
             continue
         if full := backlog.take(new):
-            answered[index] = full
+            refused[index] = full
             continue
         if new.key is not None:
             first[_key(new)] = index
@@ -54,7 +54,7 @@ def admit(
     return [
         Enqueued(job=created[index])
         if index in created
-        else answered.get(index) or _known(tx, owners[_key(new)], new)
+        else refused.get(index) or _known(tx, owners[_key(new)], new)
         for index, new in enumerate(wanted)
     ]
 

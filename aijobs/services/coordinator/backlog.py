@@ -24,7 +24,8 @@ class Backlog:
 
     def capped(self, wanted: Iterable[NewJob]) -> bool:
         """Whether any cap holds for any of *wanted*."""
-        return any(self._caps(new) for new in wanted)
+        kinds = (self._types.get(name) for name in {new.type for new in wanted})
+        return any(kind and (kind.backlog or kind.backlog_per_user) for kind in kinds)
 
     def take(self, new: NewJob) -> BacklogFull | None:
         """Take a place for *new*, or say which line is full."""

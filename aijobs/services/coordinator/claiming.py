@@ -17,7 +17,7 @@ from aijobs.store.engine import Tx
 
 _PROMOTE_AT_ONCE = 1000
 _WALK_AT_ONCE = 1000
-_STEPS = 20
+_STEPS = 20  # of such walks a claim: a longer lap is gone on with next time, for nobody else claims meanwhile
 _SPARE = 50
 
 Route = tuple[str, str | None]
