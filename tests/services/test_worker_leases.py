@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -103,6 +103,19 @@ class Keeping:
 
 
 # --- The keeper by itself -------------------------------------------------------------------------
+
+
+def cut_short(cancelled: list[str]) -> Callable[[Call], Awaitable[Reply]]:
+    """A provider that never answers, and notes in *cancelled* whose call was given up."""
+
+    async def answer(call: Call) -> Reply:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(call.job_id)
+        raise AssertionError
+
+    return answer
 
 
 def test_all_leases_are_renewed_in_one_go_for_a_whole_lease() -> None:
@@ -323,15 +336,7 @@ def test_a_lost_lease_cancels_the_attempt_that_ran_under_it(
     job_id, cancelled = enqueue(store, chance), []
     other = Coordinator(store, settings_of(), chance=chance)
 
-    async def answer(call: Call) -> Reply:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.append(call.job_id)
-            raise
-        raise AssertionError
-
-    with running(store, ScriptedProvider(answer), **asleep()) as one:
+    with running(store, ScriptedProvider(cut_short(cancelled)), **asleep()) as one:
         eventually(lambda: one.provider.calls)
         clock.advance(LEASE)
         other.rescue(limit=10)
@@ -424,19 +429,12 @@ def test_a_lease_that_cannot_be_renewed_in_time_is_given_up(
 ) -> None:
     job_id, cancelled = enqueue(store, chance), []
 
-    async def answer(call: Call) -> Reply:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.append(call.job_id)
-        raise AssertionError
-
     class Away(Coordinator):
         def renew(self, leases: Any, until: Any) -> Any:
             raise StoreUnreachable("away")
 
     coordinator = Away(store, settings_of(), chance=chance)
-    with running(store, ScriptedProvider(answer), coordinator=coordinator) as one:
+    with running(store, ScriptedProvider(cut_short(cancelled)), coordinator=coordinator) as one:
         eventually(lambda: one.provider.calls)
         assert cancelled == []
         clock.advance(LEASE)
@@ -448,20 +446,13 @@ def test_a_lease_is_given_up_in_time_although_its_renewal_hangs(
 ) -> None:
     job_id, cancelled, hang = enqueue(store, chance), [], threading.Event()
 
-    async def answer(call: Call) -> Reply:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.append(call.job_id)
-        raise AssertionError
-
     class Hanging(Coordinator):
         def renew(self, leases: Any, until: Any) -> Any:
             hang.wait(20)
             return super().renew(leases, until)
 
     coordinator = Hanging(store, settings_of(), chance=chance)
-    with running(store, ScriptedProvider(answer), coordinator=coordinator) as one:
+    with running(store, ScriptedProvider(cut_short(cancelled)), coordinator=coordinator) as one:
         eventually(lambda: one.provider.calls)
         clock.advance(LEASE)
         eventually(lambda: cancelled == [job_id])

@@ -62,6 +62,24 @@ def outage(store: Store, clock: ManualClock) -> Iterator[Outage]:
     one.store.close()
 
 
+class LosesTheStoreAfterItsClaim(Coordinator):
+    """The store goes away right after a claim of *one*, and its lease keeper is the first to know."""
+
+    one: Any
+
+    def __init__(self, outage: Outage, chance: Chance) -> None:
+        super().__init__(outage.store, settings_of(), chance=chance)
+        self._outage = outage
+
+    def claim(self, request: ClaimRequest) -> list[Claim]:
+        found = super().claim(request)
+        if found:
+            self._outage.away.set()
+            self.one.crew.keeper.renew_soon()
+            eventually(lambda: self.one.crew.gate.away)
+        return found
+
+
 @pytest.mark.parametrize("fault", AWAY, ids=lambda fault: type(fault).__name__)
 def test_results_are_held_and_written_when_the_store_is_back(
     store: Store, outage: Outage, chance: Chance, fault: StoreError
@@ -94,18 +112,8 @@ def test_no_call_is_started_while_the_store_is_known_to_be_away(
 ) -> None:
     enqueue(store, chance, 2)
 
-    class Claimed(Coordinator):
-        """The store goes away right after the claim, and the lease keeper is the first to know."""
-
-        def claim(self, request: ClaimRequest) -> list[Claim]:
-            found = super().claim(request)
-            if found:
-                outage.away.set()
-                one.crew.keeper.renew_soon()
-                eventually(lambda: one.crew.gate.away)
-            return found
-
-    one = make_worker(outage.store, coordinator=Claimed(outage.store, settings_of(), chance=chance))
+    coordinator = LosesTheStoreAfterItsClaim(outage, chance)
+    one = coordinator.one = make_worker(outage.store, coordinator=coordinator)
     one.thread.start()
     eventually(lambda: outage.tries >= 5)
     called_while_away = list(one.provider.calls)
@@ -122,17 +130,8 @@ def test_a_worker_that_stops_while_claims_wait_for_the_store_hands_them_back(
 ) -> None:
     ids = enqueue(store, chance, 2)
 
-    class Claimed(Coordinator):
-        def claim(self, request: ClaimRequest) -> list[Claim]:
-            found = super().claim(request)
-            if found:
-                outage.away.set()
-                one.crew.keeper.renew_soon()
-                eventually(lambda: one.crew.gate.away)
-            return found
-
-    coordinator = Claimed(outage.store, settings_of(), chance=chance)
-    one = make_worker(outage.store, coordinator=coordinator, grace=timedelta(hours=1))
+    coordinator = LosesTheStoreAfterItsClaim(outage, chance)
+    one = coordinator.one = make_worker(outage.store, coordinator=coordinator, grace=timedelta(hours=1))
     one.thread.start()
     eventually(lambda: one.crew.shift.running == 2)
     one.worker.stop()
