@@ -1,6 +1,6 @@
 """The webhook inbox: one row a (provider, delivery id), whatever arrives how often and in which order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,9 @@ from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import deliveries
 
 _c = deliveries.c
+
+Work = tuple[str, str]
+"""A provider, and what it calls a piece of work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +41,16 @@ _RECORD = PerDialect(
 )
 _KEY = (_c.provider == bindparam("of_provider"), _c.delivery_id == bindparam("of_delivery"))
 _COUNT_COPY = update(deliveries).where(*_KEY).values(copies=_c.copies + 1).returning(_c.body_hash, _c.job_id)
-_WAITING = select(_c.provider_job_id).where(
+_WAITING = select(_c.provider, _c.provider_job_id).where(
     _c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True)), _c.handled_at.is_(None)
 )
 _MATCH = (
     update(deliveries)
-    .where(_c.provider_job_id == bindparam("of_provider_job"), _c.handled_at.is_(None))
+    .where(
+        _c.provider == bindparam("of_provider"),
+        _c.provider_job_id == bindparam("of_provider_job"),
+        _c.handled_at.is_(None),
+    )
     .values(job_id=bindparam("new_job_id"), outcome="accepted", handled_at=bindparam("now"))
 )
 _UNMATCHED = (
@@ -82,15 +89,20 @@ def count_copy(tx: Connection, provider: str, delivery_id: str) -> tuple[str, st
     return row[0], row[1]
 
 
-def waiting_for(tx: Connection, provider_job_ids: Sequence[str]) -> frozenset[str]:
-    """Those of *provider_job_ids* for which a delivery came before we knew them."""
-    return frozenset(tx.execute(_WAITING, {"provider_job_ids": list(provider_job_ids)}).scalars())
+def waiting_for(tx: Connection, works: Collection[Work]) -> frozenset[Work]:
+    """Those of *works* for which a delivery came before we knew them."""
+    found = tx.execute(_WAITING, {"provider_job_ids": [provider_job_id for _, provider_job_id in works]})
+    return frozenset((row[0], row[1]) for row in found).intersection(works)
 
 
-def match(tx: Connection, provider_job_id: str, job_id: str, now: datetime) -> int:
-    """Tie every waiting delivery of a provider job to its job; how many there were."""
-    values = {"of_provider_job": provider_job_id, "new_job_id": job_id, "now": now}
-    return tx.execute(_MATCH, values).rowcount
+def match(tx: Connection, jobs: Mapping[Work, str], now: datetime) -> None:
+    """Tie every waiting delivery about a piece of work to its job, whose id *jobs* tells."""
+    rows = [
+        {"of_provider": provider, "of_provider_job": provider_job_id, "new_job_id": job_id, "now": now}
+        for (provider, provider_job_id), job_id in sorted(jobs.items())
+    ]
+    if rows:
+        tx.execute(_MATCH, rows)
 
 
 def unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:

@@ -183,17 +183,18 @@ _PARK = (
         updated_at=bindparam("now"),
     )
 )
+_AT_PROVIDER = (among(_c.provider_job_id, "provider_job_ids"), _c.provider == bindparam("at_provider"))
 _HASTEN = (
     update(jobs)
     .where(
-        _c.provider_job_id == bindparam("of_provider_job"),
+        *_AT_PROVIDER,
         _c.status == _PROCESSING,
         _c.parked_at.is_not(None),
     )
     .values(locked_until=bindparam("now"), updated_at=bindparam("now"))
     .returning(_c.id)
 )
-_BY_PROVIDER_JOB = select(*COLUMNS).where(_c.provider_job_id == bindparam("of_provider_job"))
+_BY_PROVIDER_JOB = select(*COLUMNS).where(*_AT_PROVIDER)
 _ASK_TO_CANCEL = (
     update(jobs)
     .where(*_GUARD)
@@ -329,14 +330,16 @@ def park(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now:
     return tx.execute(_PARK, [_guard(job) | dict(values) | {"now": now} for job, values in found]).rowcount
 
 
-def hasten(tx: Connection, provider_job_id: str, now: datetime) -> list[str]:
-    """Make the next look at a parked job due now; the ids of the jobs it concerns."""
-    return list(tx.execute(_HASTEN, {"of_provider_job": provider_job_id, "now": now}).scalars())
+def hasten(tx: Connection, provider: str, provider_job_ids: Sequence[str], now: datetime) -> list[str]:
+    """Make the next look at jobs parked at *provider* due now; the ids of the jobs it concerns."""
+    values = {"at_provider": provider, "provider_job_ids": list(provider_job_ids), "now": now}
+    return list(tx.execute(_HASTEN, values).scalars())
 
 
-def by_provider_job(tx: Connection, provider_job_id: str) -> list[Job]:
-    """The jobs, in whatever state, that carry this id of a provider's."""
-    return [job_from(row) for row in tx.execute(_BY_PROVIDER_JOB, {"of_provider_job": provider_job_id})]
+def by_provider_job(tx: Connection, provider: str, provider_job_ids: Sequence[str]) -> list[Job]:
+    """The jobs, in whatever state, that carry these ids of *provider*'s."""
+    values = {"at_provider": provider, "provider_job_ids": list(provider_job_ids)}
+    return [job_from(row) for row in tx.execute(_BY_PROVIDER_JOB, values)]
 
 
 def ask_to_cancel(tx: Connection, job: Job, now: datetime) -> int:

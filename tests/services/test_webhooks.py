@@ -25,6 +25,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 KEY = decode_key(SECRET)
 PROVIDERS = {
     "p": {"kind": "openai-responses", "api_key": "k", "webhook_secret": SECRET},
+    "other": {"kind": "openai-responses", "api_key": "k", "webhook_secret": SECRET},
     "bare": {"kind": "openai-responses", "api_key": "k"},
 }
 
@@ -48,10 +49,10 @@ def body_of(kind: object = "response.completed", provider_job_id: object = "resp
     return json.dumps({"object": "event", "type": kind, "data": {"id": provider_job_id}} | more).encode()
 
 
-def deliver(webhooks, delivery_id="wh_1", body=None, **event):
+def deliver(webhooks, delivery_id="wh_1", body=None, provider="p", **event):
     sent = body_of(**event) if body is None else body
     headers = sign(delivery_id, sent, keys=[KEY], now=webhooks.coordinator.clock.now())
-    return webhooks.intake("p", headers, sent)
+    return webhooks.intake(provider, headers, sent)
 
 
 def parked(coordinator, clock, provider_job_id="resp_1"):
@@ -132,6 +133,27 @@ def test_a_delivery_that_comes_before_we_know_the_providers_id_is_matched_when_w
     assert claim.job.id == job.id
     with store.read() as tx:
         assert count_unmatched(tx) == 0
+
+
+def test_a_provider_speaks_of_its_own_work_only(webhooks, coordinator, clock):
+    job = parked(coordinator, clock)
+
+    foreign = deliver(webhooks, provider="other")
+    hastened = claim_some(coordinator)
+    own = deliver(webhooks)
+
+    assert (foreign.outcome, foreign.job_id, hastened) == ("unmatched", None, [])
+    assert (own.outcome, own.job_id) == ("accepted", job.id)
+
+
+def test_an_early_delivery_waits_for_the_work_of_its_own_provider(store, webhooks, coordinator, clock):
+    deliver(webhooks, provider="other")
+
+    parked(coordinator, clock)
+
+    assert claim_some(coordinator) == []
+    with store.read() as tx:
+        assert count_unmatched(tx) == 1
 
 
 def test_a_delivery_of_a_response_nobody_knows_is_kept(store, webhooks, clock):

@@ -26,6 +26,7 @@ from aijobs.services.coordinator.counting import count_ends
 from aijobs.services.coordinator.gates import Gates
 from aijobs.services.coordinator.values import Decided, Ended, Finished
 from aijobs.store import deliveries, history, moves
+from aijobs.store.deliveries import Work
 from aijobs.store.engine import Tx
 
 
@@ -107,10 +108,9 @@ class Finishing:
     ) -> list[tuple[Job, dict[str, object]]]:
         """What to park, until when: not at all if a webhook came before we knew the provider's id."""
         staying = [one for one in decided if one[2].target is Status.PROCESSING]
-        ids = {_provider_job_id(ended, job): job for ended, job, _ in staying}
-        early = deliveries.waiting_for(tx, list(ids)) if ids else frozenset()
-        for provider_job_id in early:
-            deliveries.match(tx, provider_job_id, ids[provider_job_id].id, now)
+        works = {_work(ended, job): job.id for ended, job, _ in staying}
+        early = deliveries.waiting_for(tx, list(works)) if works else frozenset()
+        deliveries.match(tx, {work: works[work] for work in early}, now)
         return [(job, _park_values(ended, job, move, now, early)) for ended, job, move in staying]
 
     def _record(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
@@ -226,16 +226,17 @@ def _result(ended: Ended) -> str:
     return ended.end.result
 
 
-def _provider_job_id(ended: Ended, job: Job) -> str:
-    return ended.end.provider_job_id if isinstance(ended.end, Parked) else job.provider_job_id or ""
+def _work(ended: Ended, job: Job) -> Work:
+    name = ended.end.provider_job_id if isinstance(ended.end, Parked) else job.provider_job_id
+    return job.provider or "", name or ""
 
 
 def _park_values(
-    ended: Ended, job: Job, move: Move, now: datetime, early: frozenset[str]
+    ended: Ended, job: Job, move: Move, now: datetime, early: frozenset[Work]
 ) -> dict[str, object]:
-    provider_job_id = _provider_job_id(ended, job)
-    until = now if job.cancel_requested_at or provider_job_id in early else move.locked_until
-    return {"new_locked_until": until, "new_provider_job_id": provider_job_id}
+    work = _work(ended, job)
+    until = now if job.cancel_requested_at or work in early else move.locked_until
+    return {"new_locked_until": until, "new_provider_job_id": work[1]}
 
 
 def _move_values(job: Job, move: Move, now: datetime) -> Mapping[str, object]:

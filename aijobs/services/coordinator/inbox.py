@@ -53,13 +53,13 @@ def _job_of(tx: Tx, delivery: Delivery, now: datetime) -> str | None:
     """
     provider_job_id = delivery.provider_job_id
     assert provider_job_id is not None
-    hastened = moves.hasten(tx, provider_job_id, now)
+    hastened = moves.hasten(tx, delivery.provider, [provider_job_id], now)
     if hastened:
         wake.notify(tx)
-    known = moves.by_provider_job(tx, provider_job_id)
+    known = moves.by_provider_job(tx, delivery.provider, [provider_job_id])
     if not known:
         return None
     late = delivery.event_type == COMPLETED and known[0].status in (Status.CANCELLED, Status.DEAD_LETTER)
     if not late:
-        deliveries.match(tx, provider_job_id, known[0].id, now)
+        deliveries.match(tx, {(delivery.provider, provider_job_id): known[0].id}, now)
     return known[0].id
