@@ -89,20 +89,31 @@ def changes(zone: ZoneInfo, begin: datetime, end: datetime) -> Iterator[ClockCha
 
 
 def stretches(zone: ZoneInfo, begin: datetime, end: datetime) -> Iterator[Stretch]:
-    """From *begin* up to *end*, cut at every change."""
+    """From *begin* up to *end*, cut at every change, and at new year when the last cut is a year ago or more.
+
+    Else the first stretch of a zone that keeps its clocks would be known only at the end of the calendar.
+    """
     begun_by = None
-    for change in changes(zone, begin, end):
-        if begin < change.at:
-            yield Stretch(begin, change.at, change.before, begun_by)
-        begin, begun_by = change.at, change
+    for year in range(begin.year, end.year + 1):
+        for change in changes(zone, max(begin, _new_year(year)), min(end, _new_year(year + 1))):
+            if begin < change.at:
+                yield Stretch(begin, change.at, change.before, begun_by)
+            begin, begun_by = change.at, change
+        if begin <= _new_year(year) and _new_year(year + 1) < end:
+            yield Stretch(begin, _new_year(year + 1), offset_at(zone, begin), begun_by)
+            begin, begun_by = _new_year(year + 1), None
     if begin < end:
         yield Stretch(begin, end, offset_at(zone, begin), begun_by)
+
+
+def _new_year(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=4096)
 def _changes_of_year(zone: ZoneInfo, year: int) -> tuple[ClockChange, ...]:
     found = []
-    begin, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+    begin, end = _new_year(year), _new_year(year + 1)
     before = offset_at(zone, begin - _SECOND)
     begin -= _SECOND  # so that a change on the stroke of the new year belongs to that year
     while begin < end - _SECOND:
