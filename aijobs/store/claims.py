@@ -54,7 +54,7 @@ _SERVED = (
     .limit(1)
     .scalar_subquery()
 )
-_PLACE = select(_USERS_LAST, _SERVED)
+PLACE = select(_USERS_LAST, _SERVED)
 _HEAD = (
     select(_c.id, _c.type, _c.user, _c.priority, _c.turn, _c.next_run_at)
     .where(
@@ -130,7 +130,7 @@ class Turns:
         last = self._last.get(place)
         if last is None:
             values = {"type": type_name, "user": user, "priority": priority}
-            users_last, served = self._tx.execute(_PLACE, values).one()
+            users_last, served = self._tx.execute(PLACE, values).one()
             last = max(users_last or 0, (served or 1) - 1)
         self._last[place] = last + 1
         return last + 1

@@ -29,8 +29,9 @@ def admit(
     The unique index decides who is first; this function only makes the loser's answer a good one. A key that
     is known is answered even where the backlog is full.
     """
-    if len(wanted) >= MANY and not backlog.capped(wanted):
-        answers = _all_new(tx, wanted, now=now, chance=chance, actor=actor)
+    if (len(wanted) == 1 or len(wanted) >= MANY) and not backlog.capped(wanted):
+        create = _one_new if len(wanted) == 1 else _all_new
+        answers = create(tx, wanted, now=now, chance=chance, actor=actor)
         if answers is not None:
             return answers
     owners = _owners(tx, [_key(new) for new in wanted if new.key is not None], now)
@@ -57,6 +58,15 @@ def admit(
         else refused.get(index) or _known(tx, owners[_key(new)], new)
         for index, new in enumerate(wanted)
     ]
+
+
+def _one_new(
+    tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, actor: str
+) -> list[Admitted] | None:
+    """Create one job on the guess that its key is new; None, and nothing written, if not."""
+    (new,) = wanted
+    job = _job(new, now, chance, actor)
+    return [Enqueued(job=job)] if intake.create_one(tx, job, new.payload, due=_due(job, now)) else None
 
 
 def _all_new(
@@ -158,5 +168,8 @@ def _row(job: Job, turns: claims.Turns, now: datetime) -> dict[str, object]:
 
 
 def _turn(job: Job, turns: claims.Turns, now: datetime) -> int | None:
-    due = job.next_run_at is not None and job.next_run_at <= now
-    return turns.next(job.type, job.user, job.priority) if due else None
+    return turns.next(job.type, job.user, job.priority) if _due(job, now) else None
+
+
+def _due(job: Job, now: datetime) -> bool:
+    return job.next_run_at is not None and job.next_run_at <= now
