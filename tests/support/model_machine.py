@@ -33,7 +33,7 @@ from tests.support.clock import START, ManualClock
 from tests.support.emptying import empty
 from tests.support.invariants import violations
 from tests.support.jobs import LEASE, new_job
-from tests.support.model_parts import ENDS, SETTINGS, After, Known, end_of
+from tests.support.model_parts import ENDS, SETTINGS, After, Known, end_of, past_limits
 
 _TURNS_TO_SETTLE = 30
 _MONTHS = 400 * 86_400.0
@@ -70,6 +70,7 @@ class Lives(RuleBasedStateMachine):
         for user in (1, 2, 1):
             self.enqueue("t", None, user, 2, 0)
         self.enqueue("held", "k0", 1, 3, 0)
+        self.claim("w1", 4)
 
     @rule(
         kind=st.sampled_from(["t", "held"]), key=st.sampled_from([None, "k0", "k1"]), value=st.integers(1, 2),
@@ -99,7 +100,7 @@ class Lives(RuleBasedStateMachine):
             assert answer.job.id == owner.id
             return
         assert isinstance(answer, Enqueued)
-        self.known[answer.job.id] = Known(answer.job.id, Status.PENDING)
+        self.known[answer.job.id] = Known(answer.job.id, kind, new.user, Status.PENDING)
         if key:
             self.keys[place] = answer.job.id
 
@@ -107,13 +108,12 @@ class Lives(RuleBasedStateMachine):
 
     @rule(worker=st.sampled_from(["w1", "w2"]), slots=st.integers(1, 4))
     def claim(self, worker: str, slots: int) -> None:
-        """A worker takes what it is given: nothing that another one holds."""
-        running = sum(one.status is Status.PROCESSING for one in self.known.values())
+        """A worker takes what it is given: nothing that another one holds, and within every limit."""
+        running = [one for one in self.known.values() if one.status is Status.PROCESSING]
         found = self.coordinator.claim(ClaimRequest(worker=worker, slots=slots, lease=LEASE))
-        started = [claim for claim in found if not claim.resume]
+        started = [self.known[claim.job.id] for claim in found if not claim.resume]
         assert not (started and self.paused)
-        limit = self.settings.concurrency.global_
-        assert limit is None or not started or running + len(started) <= limit
+        assert past_limits(self.settings, running, started) == []
         for claim in found:
             known, job = self.known[claim.job.id], claim.job
             assert job.lock_token == known.fence + 1
