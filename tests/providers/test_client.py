@@ -67,6 +67,14 @@ def test_a_request_says_who_sends_it_and_what_it_can_read() -> None:
         assert server.body() == {"é": 1}
 
 
+def test_credentials_in_the_address_go_out_as_a_header_and_not_in_the_request_line() -> None:
+    with hostile(peers.answers_json({})) as server:
+        send(server.url.replace("://", "://me:p%40ss@"), headers={"authorization": "Bearer other"})
+
+        assert server.header("authorization") == "Basic bWU6cEBzcw=="
+        assert b"me:" not in server.requests[0]
+
+
 def test_a_request_without_a_body_says_nothing_of_its_type() -> None:
     with hostile(peers.answers_json({})) as server:
         send(server.url, body=None)
