@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 # C0 and C1 controls, DEL, line and paragraph separators, every bidirectional control, zero-width and
@@ -14,6 +15,14 @@ _UNSAFE = re.compile(
     "\U000e0000-\U000e007f]"
 )
 _JSON_UNSAFE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", ""))
+_WIDE = (
+    "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+    "\U0001f300-\U0003fffd"
+)
+# What begins no line: marks and colours of the character before it, and what closes a part of a sentence.
+_BOUND = "[\u0300-\u036f\ufe0e\ufe0f\U0001f3fb-\U0001f3ff、。，．：；？！）］｝」』】〉》]"
+# A word with the spaces behind it, or one wide character with what is joined to it.
+_PIECES = re.compile(f"[{_WIDE}]{_BOUND}*(?:\u200d.{_BOUND}*)* *|[^ {_WIDE}]+ *| +")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 
 
@@ -130,18 +139,62 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def folded(columns: Sequence[str], rows: Iterable[Sequence[str]], room: int) -> list[str]:
-    """The same table for a narrow terminal: what does not fit goes on below, under its own heading.
+    """The same table in *room* cells: what does not fit goes on below, under its own heading.
 
-    A column that is wider than *room* by itself gets a line of its own, which the terminal wraps.
+    A column that is wider than that by itself gets lines of its own, as many as it needs; what holds nothing
+    gets none.
     """
     table = [list(columns), *(list(row) for row in rows)]
-    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    most = max(room - 2, 1)
+    widths = [min(max(map(width, column)), most) for column in zip(*table, strict=True)]
     parts = _parts(widths, room)
     return [
-        "  " * bool(number) + "  ".join(map(pad, row[start:end], widths[start:end])).rstrip()
+        "  " * bool(number) + line
         for row in table
         for number, (start, end) in enumerate(parts)
+        if number == 0 or set(row[start:end]) != {"-"}
+        for line in _side_by_side(row[start:end], widths[start:end])
     ]
+
+
+def _side_by_side(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """A part of a row, each of its cells in as many lines as it needs."""
+    columns = [
+        wrapped(text, most) if width(text) > most else [text]
+        for text, most in zip(cells, widths, strict=True)
+    ]
+    for texts in zip_longest(*columns, fillvalue=""):
+        yield "  ".join(map(pad, texts, widths)).rstrip()
+
+
+def wrapped(text: str, cells: int) -> list[str]:
+    """*text* in lines of at most *cells* terminal cells, broken at spaces and beside wide characters.
+
+    A word that takes more by itself stays whole: it may be a name or an id, to be copied.
+    """
+    lines, taken = [""], 0
+    for piece in _PIECES.findall(text):
+        if lines[-1] and taken + width(piece.rstrip()) > cells:
+            lines.append("")
+            taken = 0
+        lines[-1] += piece
+        taken += width(piece)
+    return [line.rstrip() for line in lines]
+
+
+def named(pairs: Iterable[tuple[str, str]], room: int | None) -> list[str]:
+    """Names and their values, one a line; in *room* cells a long value goes on below itself."""
+    known = [(f"{name}:", value) for name, value in pairs]
+    indent = max((width(name) + 1 for name, _ in known), default=0)
+    lines = []
+    for name, value in known:
+        first, *rest = [value] if room is None else wrapped(value, max(room - indent, 1))
+        if room is not None and width(first) > room - indent:  # a long word
+            lines += [name, f"  {first}"]
+        else:
+            lines.append(f"{pad(name, indent)}{first}")
+        lines += [" " * indent + line for line in rest]
+    return lines
 
 
 def _parts(widths: Sequence[int], room: int) -> list[tuple[int, int]]:

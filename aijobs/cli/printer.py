@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, TextIO
 
-from aijobs.cli.plain import Line, Tone, aligned, cell, clean, clean_lines, folded, to_json, width
+from aijobs.cli.plain import Line, Tone, aligned, cell, clean, clean_lines, folded, named, to_json, width
 from aijobs.cli.progress import Bar, Lines, Progress, Silent, bar
 from aijobs.core.clock import Clock
 from aijobs.core.errors import AijobsError, ConfigError, UsageError
@@ -123,22 +123,24 @@ class Printer:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
         """A table: drawn on a terminal that is wide enough, folded on a narrow one, plain text elsewhere.
 
-        *empty* is said of none.
+        Elsewhere it is as wide as it is, unless COLUMNS says how wide it may be. *empty* is said of none.
         """
         cells = [[cell(value) for value in row] for row in rows]
         if not cells:
             if empty:
                 self.say(empty)
-        elif not self._is_terminal(self._out):
-            self._write("\n".join(aligned(columns, cells)))
-        else:
+            return
+        lines, room = aligned(columns, cells), self._room
+        if room is not None and max(map(width, lines)) > room:
+            self._write("\n".join(folded(columns, cells, room)))
+        elif self._is_terminal(self._out):
             self._draw(columns, cells)
+        else:
+            self._write("\n".join(lines))
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values of one thing, one a line."""
-        known = [(name, cell(value)) for name, value in pairs]
-        widest = max((width(name) for name, _ in known), default=0)
-        self._write("\n".join(f"{name + ':':<{widest + 1}} {value}" for name, value in known))
+        self._write("\n".join(named([(name, cell(value)) for name, value in pairs], self._room)))
 
     def flush(self) -> None:
         """Let whoever reads our output have what is printed so far; a long command says it is ready."""
@@ -227,6 +229,16 @@ class Printer:
     def _unicode(self) -> bool:
         return (self._out.encoding or "utf-8").lower().replace("-", "").startswith("utf")
 
+    @property
+    def _room(self) -> int | None:
+        """How many cells a line may have; None: as many as it needs."""
+        if self._is_terminal(self._out):
+            from rich.console import Console
+
+            return Console(file=self._out).width
+        said = self._environ.get("COLUMNS", "")
+        return int(said) or None if said.isdecimal() else None
+
     def _draw(self, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
@@ -234,9 +246,6 @@ class Printer:
         from rich.text import Text
 
         console = Console(file=self._out, markup=False, highlight=False, emoji=False)
-        if max(map(width, aligned(columns, cells))) > console.width:
-            self._write("\n".join(folded(columns, cells, console.width)))
-            return
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         for name in columns:
             table.add_column(name, no_wrap=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aijobs.cli.plain import aligned, cell, clean, to_json, width
+from aijobs.cli.plain import aligned, cell, clean, to_json, width, wrapped
 from aijobs.cli.printer import Printer, Verbosity
 from aijobs.core.errors import AijobsError, ConfigError, ConfigFault, UsageError
 from tests.support.clock import ManualClock
@@ -166,12 +166,49 @@ def test_a_table_wider_than_the_terminal_is_folded(
     ]
 
 
-def test_a_column_wider_than_the_terminal_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_wider_than_the_terminal_has_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(terminal=True, columns=20, monkeypatch=monkeypatch)
 
     screen.printer.table(("", "ID", "NOTE"), [("ok", "1", "a longer note than fits")])
 
-    assert screen.out.splitlines() == ["    ID", "  NOTE", "ok  1", "  a longer note than fits"]
+    assert screen.out.splitlines() == ["    ID", "  NOTE", "ok  1", "  a longer note than", "  fits"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a longer note", ["a longer", "note"]),
+        ("x " + "i" * 12 + " y", ["x", "i" * 12, "y"]),
+        ("服务中断，等待恢复", ["服务中断，", "等待恢复"]),
+        ("ab服务cd 中断", ["ab服务cd", "中断"]),
+        ("服务中断了，等待", ["服务中断", "了，等待"]),
+    ],
+)  # fmt: skip
+def test_text_is_broken_at_spaces_and_beside_wide_characters_and_never_within_a_word(
+    text: str, lines: list[str]
+) -> None:
+    assert wrapped(text, 10) == lines
+
+
+@pytest.mark.parametrize("cells", range(1, 9))
+def test_an_emoji_of_several_characters_stays_one(cells: int) -> None:
+    parts = ["🎉", "👩‍💻", "👍🏽", "❤️", "🎊"]
+    text = "".join(parts)
+
+    lines = wrapped(text, cells)
+
+    assert "".join(lines) == text
+    assert {len("".join(lines[:n])) for n in range(len(lines))} <= {text.index(part) for part in parts}
+
+
+def test_without_a_terminal_a_table_is_as_wide_as_it_is_unless_columns_says_how_wide() -> None:
+    free, told, nonsense = (Screen(environ=said) for said in ({}, {"COLUMNS": "16"}, {"COLUMNS": "wide"}))
+
+    for screen in (free, told, nonsense):
+        screen.printer.table(("ID", "NOTE"), [("1", "a note"), ("2", "a longer note")])
+
+    assert free.out == nonsense.out == "ID  NOTE\n1   a note\n2   a longer note\n"
+    assert told.out == "ID\n  NOTE\n1\n  a note\n2\n  a longer note\n"
 
 
 def test_a_dumb_terminal_gets_plain_text() -> None:
@@ -196,6 +233,20 @@ def test_fields_are_one_a_line() -> None:
     screen.printer.fields([("id", "1"), ("status", None)])
 
     assert screen.out == "id:     1\nstatus: -\n"
+
+
+def test_a_value_that_does_not_fit_goes_on_below_itself_and_a_word_below_its_name() -> None:
+    screen = Screen(environ={"COLUMNS": "20"})
+
+    screen.printer.fields([("id", "1"), ("reason", "a longer reason"), ("input_hash", "4" * 16)])
+
+    assert screen.out.splitlines() == [
+        "id:         1",
+        "reason:     a longer",
+        "            reason",
+        "input_hash:",
+        "  4444444444444444",
+    ]
 
 
 # --- JSON, talk and errors --------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class CommandLine:
     database: str | None
     clock: Clock | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
-    columns: int = 100
+    columns: int | None = None
 
     def __call__(
         self,
@@ -65,19 +65,18 @@ class CommandLine:
         terminal: bool = False,
         database: str | None = None,
     ) -> Result:
-        """Run `aijobs ARGS...`; with *terminal*, all three streams say they are one, `columns` wide."""
-        surroundings = {
-            "AIJOBS_ACTOR": "tester",
-            "TERM": "xterm",
-            "COLUMNS": str(self.columns),
-            **self.environ,
-            **(environ or {}),
-        }
+        """Run `aijobs ARGS...`; with *terminal*, all three streams say they are one.
+
+        It is `columns` wide, else 100; without a terminal only `columns` says how wide it may be.
+        """
+        surroundings = {"AIJOBS_ACTOR": "tester", "TERM": "xterm", **self.environ, **(environ or {})}
+        if self.columns is not None:
+            surroundings["COLUMNS"] = str(self.columns)
         url = database or self.database
         if url is not None:
             surroundings.setdefault("AIJOBS_DATABASE", url)
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        with _streams(data, terminal=terminal) as (out, err), _columns(self.columns):
+        with _streams(data, terminal=terminal) as (out, err), _columns(self.columns or 100):
             code = run(args, environ=surroundings, clock=self.clock)
             out.flush()
             err.flush()
