@@ -8,7 +8,6 @@ import typer
 
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aijobs.services.alerting import AlertReport
@@ -50,16 +49,19 @@ def alerts(
 
 @notes(
     "aijobs alerts rules > /etc/prometheus/rules/aijobs.yml",
+    "aijobs alerts rules --json",
     exits={0: "printed"},
 )
 def alerts_rules(ctx: typer.Context) -> None:
-    """Print the same rules as a rules file for Prometheus, by the bounds of the configuration."""
+    """Print the same rules as a rules file for Prometheus, by the bounds of the configuration.
+
+    With --json the same as JSON: {groups: [{name, rules: [{alert, expr, labels, annotations}]}]}.
+    """
     from aijobs.core.alerts import prometheus_rules
 
     context = context_of(ctx)
-    if context.json:
-        raise UsageError("a rules file has one form only")
-    context.printer.raw(rules_file(prometheus_rules(context.settings)))
+    rules = prometheus_rules(context.settings)
+    context.printer.emit(rules, lambda: context.printer.raw(rules_file(rules)))
 
 
 def rules_file(rules: dict[str, Any]) -> str:

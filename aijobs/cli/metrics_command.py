@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from aijobs.cli.context import Context, context_of
 from aijobs.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from aijobs.core.exposition import Family, Sample
     from aijobs.core.settings import Settings
     from aijobs.store.engine import Store
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 @notes(
     "aijobs metrics",
     "aijobs metrics --output /var/lib/node_exporter/textfile/aijobs.prom",
+    "aijobs metrics --json",
     exits={0: "written", 5: "the store cannot be reached"},
 )
 def metrics(
@@ -31,18 +33,36 @@ def metrics(
 
     With --output the file is replaced in one step, as the textfile collector of a node exporter needs it. A
     worker serves the same with --metrics-port, `aijobs serve` at /metrics.
+
+    With --json: {metrics: [{name, type, help, samples: [{name, labels, value}]}]}.
     """
     from aijobs.services.metrics import Metrics
 
     context = context_of(ctx)
-    if context.json:
-        raise UsageError("metrics has one form only", hint="aijobs stats --json")
+    if context.json and output is not None:
+        raise UsageError("a FILE is written in Prometheus' format only", hint="aijobs metrics --json")
     found = Metrics(context.store, context.settings)
-    if output is None:
-        context.printer.raw(found.text())
-    else:
+    if output is not None:
         found.write(output)
         context.printer.say(f"wrote {output}")
+    elif context.json:
+        context.printer.document({"metrics": [_shape(family) for family in found.families()]})
+    else:
+        context.printer.raw(found.text())
+
+
+def _shape(family: "Family") -> dict[str, Any]:
+    return {
+        "name": family.name,
+        "type": family.kind,
+        "help": family.help,
+        "samples": [_sample_shape(family.name + one.suffix, one) for one in family.samples],
+    }
+
+
+def _sample_shape(name: str, sample: "Sample") -> dict[str, Any]:
+    value = int(sample.value) if isinstance(sample.value, bool) else sample.value
+    return {"name": name, "labels": dict(sample.labels), "value": value}
 
 
 @contextmanager

@@ -48,11 +48,15 @@ class Metrics:
 
     def text(self) -> str:
         """All of it in Prometheus' text format. Raises StoreError."""
+        return exposition.render(self.families())
+
+    def families(self) -> list[Family]:
+        """All of it as values. Raises StoreError."""
         now = self.store.clock.now()
         with self.store.read() as tx:
             overview = self._statistics.look(tx, now)
             sums = rollups.sums(tx)
-        return exposition.render([*self._totals(sums), *self._gauges(overview)])
+        return [*self._totals(sums), *self._gauges(overview)]
 
     def write(self, path: Path) -> None:
         """Write it to *path* so that whoever reads finds the old or the new text, never a part of one."""

@@ -16,8 +16,24 @@ def test_the_text_goes_to_stdout_or_in_one_step_to_a_file(run_cli, tmp_path):
     assert (tmp_path / "a.prom").read_text() == shown.out
 
 
-def test_there_is_no_json_of_it(run_cli):
-    assert run_cli("metrics", "--json").code == 2
+def test_as_json_it_is_what_the_text_says(run_cli):
+    run_cli("enqueue", "demo")
+    run_cli("worker", "--drain", "-q")
+
+    text, told = run_cli("metrics").out, run_cli("metrics", "--json").json["metrics"]
+
+    read = {(one.name, tuple(sorted(one.labels.items()))): one.value
+            for family in text_string_to_metric_families(text) for one in family.samples}  # fmt: skip
+    said = {(one["name"], tuple(sorted(one["labels"].items()))): one["value"]
+            for family in told for one in family["samples"]}  # fmt: skip
+    assert said == read
+    assert any(value for value in said.values())
+    assert {family["type"] for family in told} == {"counter", "gauge", "histogram"}
+
+
+def test_a_file_is_not_written_as_json(run_cli, tmp_path):
+    assert run_cli("metrics", "--json", "--output", str(tmp_path / "a.prom")).code == 2
+    assert not (tmp_path / "a.prom").exists()
 
 
 def test_a_worker_whose_port_is_taken_says_so_and_works(run_cli):
