@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from aijobs.cli.app import COMMANDS
-from aijobs.cli.command import Entry
 from aijobs.core.breaker import Breaker
 from aijobs.core.errors import AijobsError
 from aijobs.core.model import ErrorClass, Outcome, Status
 from aijobs.services import webhooks  # noqa: F401  # its errors, too, are looked for
 from tests.support.documents import blocks, text_of
+from tests.support.every_command import ASKED, ELSEWHERE, PREVIEWED, Typist, commands
 from tests.support.staged_store import Staged, stage
 
+NO_SHAPE = {"dashboard", "config show", "config schema"}
+"""Whose JSON is somebody else's format, or the configuration's."""
 TEXT = text_of(Path("docs/output.md"))
 _TOKEN = re.compile(r"\.\.\.|[\w$]+|[{}\[\]:,]")
 _NAMED = {
@@ -26,12 +27,12 @@ _NAMED = {
 
 
 def _promised(command: str, *, preview: bool = False) -> Any:
-    """The shape that stands beside a command; with *preview* the second one there."""
+    """The shape that stands beside a command; with *preview* the last one there."""
     line = re.search(rf"^- `aijobs {re.escape(command)}`(.*?)(?=^- |^#|\Z)", TEXT, re.MULTILINE | re.DOTALL)
     assert line, command
     known = "|".join(_NAMED)
     shapes = re.findall(rf"`({{[^`]+}}|{known})`", line[1])
-    return _shape(shapes[1 if preview else 0])
+    return _shape(shapes[-1 if preview else 0])
 
 
 def _shape(text: str) -> Any:
@@ -85,68 +86,16 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Staged]:
         yield stage(folder)
 
 
-# Command, and what is typed for it; in this order, as some change what others show.
-ASKED = {
-    "enqueue": "enqueue translate --key another",
-    "worker": "worker --drain -q",
-    "tick": "tick --at 2099-01-05T00:00:00Z",
-    "sweep": "sweep",
-    "inspect": "inspect",
-    "inspect JOB": "inspect DEAD",
-    "result": "result --type translate --user ana",
-    "prune": "prune --yes",
-    "deadletter list": "deadletter list",
-    "deadletter show": "deadletter show DEAD",
-    "deadletter replay --preview": "deadletter replay --all --preview",
-    "deadletter replays": "deadletter replays",
-    "pause": "pause translate --reason x",
-    "switch list": "switch list",
-    "resume": "resume translate --reason x",
-    "switch set": "switch set stale-results translate on --reason x",
-    "provider list": "provider list",
-    "provider show": "provider show openai",
-    "provider hold": "provider hold openai --reason x",
-    "provider reset": "provider reset openai --reason x",
-    "schedule list": "schedule list",
-    "schedule preview": "schedule preview nightly",
-    "schedule pause": "schedule pause nightly --reason x",
-    "schedule resume": "schedule resume nightly --reason x",
-    "shadow report": "shadow report translate",
-    "stats": "stats",
-    "stats --by user": "stats --by user",
-    "diagnose": "diagnose",
-    "diagnose JOB": "diagnose DEAD",
-    "alerts": "alerts",
-    "config check": "config check",
-    "config init": "config init --provider simulator --output other.yaml",
-    "db upgrade": "db upgrade",
-    "db check": "db check",
-    "doctor": "doctor",
-    "cancel": "cancel WAITING --reason x",
-    "deadletter abort": "deadletter abort PLAN --reason x",
-    "retry": "retry DEAD --reason x",
-    "deadletter close": "deadletter close --all --yes --reason x",
-}
-PREVIEWED = {
-    "cancel": "cancel WAITING --preview --reason x",
-    "prune": "prune --preview",
-    "deadletter close": "deadletter close --all --preview --reason x",
-}
-# What is shown elsewhere: they run for seconds, listen, need a worker beside them, or take a signed delivery.
-NOT_ASKED = {"deadletter replay", "demo", "drill", "serve", "simulate", "webhook ingest"}
-NO_SHAPE = {"alerts rules", "metrics", "top", "dashboard", "config show", "config schema"}
-
-
 def test_what_is_promised_of_each_command_is_what_comes(staged: Staged) -> None:
-    words = {"DEAD": staged.dead, "WAITING": staged.waiting[0], "PLAN": ""}
+    ask = Typist(staged, "--json")
     wrong = {}
 
-    calls = [(name, line, True) for name, line in PREVIEWED.items()]
+    calls = [(name, line, True) for name, line in PREVIEWED.items() if f"{name} --preview" not in ASKED]
     calls += [(name, line, False) for name, line in ASKED.items()]
     for name, line, preview in calls:
-        got = staged.run(*(words.get(word, word) for word in line.split()), "--json").json
-        words["PLAN"] = got.get("plan") or words["PLAN"]
-        wrong[line] = list(_differences(_promised(name, preview=preview), got))
+        got = ask(line).json
+        promised = _shape("{...}") if name in NO_SHAPE else _promised(name, preview=preview)
+        wrong[line] = list(_differences(promised, got))
 
     assert {line: found for line, found in wrong.items() if found} == {}
 
@@ -160,23 +109,12 @@ def test_an_error_looks_as_it_is_shown(staged: Staged) -> None:
     assert done.json["error"]["message"] in done.err
 
 
-def _paths(commands: Mapping[str, Entry], before: str = "") -> Iterator[str]:
-    for name, entry in commands.items():
-        if entry.target:
-            yield before + name
-        yield from _paths(entry.commands, f"{before}{name} ")
-
-
 def test_every_command_is_named() -> None:
-    assert [path for path in _paths(COMMANDS) if f"`aijobs {path}`" not in TEXT] == []
+    assert [path for path in commands() if f"`aijobs {path}`" not in TEXT] == []
 
 
-def test_every_command_is_asked_or_shown_elsewhere() -> None:
-    asked = {name for name in ASKED if " --" not in name and "JOB" not in name}
-
-    assert asked | NOT_ASKED | NO_SHAPE == set(_paths(COMMANDS))
-    for name in NOT_ASKED:
-        assert _promised(name)
+def test_what_is_promised_of_commands_that_are_not_asked_here_is_there() -> None:
+    assert [name for name in ELSEWHERE if not _promised(name)] == []
 
 
 def test_a_promise_that_is_not_kept_is_found() -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from aijobs.core.overview import Load, Overview, ProviderSeen, Window, WorkerSeen, age
+from aijobs.core.switches import scope_name
 
 _HOUR = timedelta(hours=1)
 _COUNTED = (
@@ -35,7 +36,7 @@ def overview_shape(seen: Overview) -> dict[str, Any]:
         "oldest_dead_letter_seconds": _seconds(age(seen.now, seen.oldest_dead_letter_at)),
         "providers": [provider_shape(one) for one in seen.providers],
         "workers": [worker_shape(one) for one in seen.alive],
-        "switches": [asdict(one) for one in seen.switches],
+        "switches": [asdict(one) | {"scope": scope_name(one.scope)} for one in seen.switches],
         "schedules": [
             {"schedule": one.name, "skipped": one.skipped, "overdue_since": one.overdue_since}
             for one in seen.schedules

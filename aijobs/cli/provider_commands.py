@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from aijobs.cli import previews
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.options import Actor, Reason
+from aijobs.cli.options import Actor, Preview, Reason
 from aijobs.cli.words import positive_duration
 from aijobs.core.breaker import NEVER
+from aijobs.services.concerned import Concern
 from aijobs.services.provider_desk import ProviderDesk, Standing
 from aijobs.store.provider_states import ProviderState
 
@@ -46,22 +48,36 @@ def provider_show(ctx: typer.Context, name: Name) -> None:
     "aijobs provider reset openai --reason 'the key was renewed'",
     exits={0: "reset", 3: "no such provider", 5: "the store cannot be reached"},
 )
-def provider_reset(ctx: typer.Context, name: Name, reason: Reason, actor: Actor = None) -> None:
+def provider_reset(
+    ctx: typer.Context, name: Name, reason: Reason, preview: Preview = False, actor: Actor = None
+) -> None:
     """Say that a provider is well again: its breaker closes, pauses and holds end."""
     context = context_of(ctx)
+    if preview:
+        kept = _why(_desk(context).one(name))
+        _preview(
+            context, name, f"be sent there again, although {kept}" if kept else "go there as they do now"
+        )
+        return
     _print(context, _desk(context).reset(name, actor=context.actor(actor), reason=reason))
 
 
 @notes(
     "aijobs provider hold openai --for 1h --reason 'their status page says so'",
+    "aijobs provider hold openai --reason 'their status page says so' --preview",
     exits={0: "held", 3: "no such provider", 5: "the store cannot be reached"},
 )
 def provider_hold(
-    ctx: typer.Context, name: Name, reason: Reason, lasting: For = None, actor: Actor = None
-) -> None:
+    ctx: typer.Context, name: Name, reason: Reason, lasting: For = None, preview: Preview = False,
+    actor: Actor = None,
+) -> None:  # fmt: skip
     """Send nothing to a provider until it is reset, or for a time. Jobs wait and lose nothing."""
     context = context_of(ctx)
     span = positive_duration(lasting, "--for")
+    if preview:
+        ends = previews.until(span, context.store.clock.now(), ended_by="reset")
+        _preview(context, name, f"wait {ends}; what runs goes on")
+        return
     _print(context, _desk(context).hold(name, actor=context.actor(actor), reason=reason, lasting=span))
 
 
@@ -80,6 +96,12 @@ def provider_shape(standing: Standing) -> dict[str, Any]:
         "last_headers": json.loads(state.last_headers) if state.last_headers else None,
         "updated_at": state.updated_at,
     }  # fmt: skip
+
+
+def _preview(context: Context, name: str, would: str) -> None:
+    context.settings.provider(name)
+    found = Concern(context.store, context.settings).of_provider(name)
+    previews.show(context, [(name, found, would)], name="provider")
 
 
 def _print(context: Context, standing: Standing) -> None:

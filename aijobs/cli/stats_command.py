@@ -14,6 +14,7 @@ from aijobs.cli.printer import Printer
 from aijobs.cli.words import past
 from aijobs.core.errors import UsageError
 from aijobs.core.overview import Overview, ProviderSeen, age
+from aijobs.core.switches import scope_name
 
 
 class By(StrEnum):
@@ -99,7 +100,9 @@ def print_overview(printer: Printer, seen: Overview) -> None:
     )
     if seen.switches:
         printer.section("Switches on")
-        thrown = [(s.kind, s.scope, s.value, s.expires_at, s.actor, s.reason) for s in seen.switches]
+        thrown = [
+            (s.kind, scope_name(s.scope), s.value, s.expires_at, s.actor, s.reason) for s in seen.switches
+        ]
         printer.table(("SWITCH", "SCOPE", "VALUE", "UNTIL", "BY", "REASON"), thrown)
     printer.section("Last hour")
     printer.fields(hour_fields(seen))

@@ -5,12 +5,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from aijobs.cli import previews
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.options import Actor, Reason
+from aijobs.cli.options import Actor, Preview, Reason
 from aijobs.cli.words import positive_duration
 from aijobs.core.errors import UsageError
-from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
+from aijobs.core.switches import ALL, Switch, SwitchKind, scope_name
 from aijobs.services.switching import Switching
 
 Types = Annotated[list[str] | None, typer.Argument(metavar="TYPE", help="Job types.")]
@@ -29,12 +30,13 @@ _COLUMNS = ("SWITCH", "SCOPE", "VALUE", "UNTIL", "BY", "REASON")
 @notes(
     "aijobs pause --below-priority 5 --for 2h --reason 'provider slow, users first'",
     "aijobs pause summarize --reason 'INC-1234'",
+    "aijobs pause --all --reason 'INC-1234' --preview",
     exits={0: "paused", 3: "no such job type", 5: "the store cannot be reached"},
 )
 def pause(
     ctx: typer.Context, reason: Reason, types: Types = None, everything: All = False,
     below_priority: Below = None,
-    lasting: For = None, actor: Actor = None,
+    lasting: For = None, preview: Preview = False, actor: Actor = None,
 ) -> None:  # fmt: skip
     """Start no more jobs: of some types, below a priority, or at all.
 
@@ -43,7 +45,12 @@ def pause(
     context = context_of(ctx)
     scopes = _scopes(types, everything=everything, below=below_priority is not None, verb="pause")
     span = positive_duration(lasting, "--for")
-    made = _switching(context).pause(
+    switching = _switching(context)
+    if preview:
+        ends = previews.until(span, switching.store.clock.now(), ended_by="resumed")
+        previews.pauses(context, switching, scopes, below=below_priority, lasting=ends)
+        return
+    made = switching.pause(
         scopes, below=below_priority, actor=context.actor(actor), reason=reason, lasting=span
     )
     _print(context, made)
@@ -57,20 +64,20 @@ def pause(
 def resume(
     ctx: typer.Context, reason: Reason, types: Types = None, everything: All = False,
     below_priority: BelowAny = False,
-    actor: Actor = None,
+    preview: Preview = False, actor: Actor = None,
 ) -> None:  # fmt: skip
     """End a pause. After --below-priority its number may follow, as it was given to `pause`."""
     context = context_of(ctx)
     if below_priority and types and len(types) == 1 and types[0].removeprefix("-").isdecimal():
         types = None
     scopes = _scopes(types, everything=everything, below=below_priority, verb="resume")
-    ended = _switching(context).resume(
-        scopes, below=below_priority, actor=context.actor(actor), reason=reason
-    )
-    context.printer.emit(
-        {"resumed": [_scope(one) for one in ended]},
-        lambda: context.printer.line("resumed: " + ", ".join(_scope(one) for one in ended)),
-    )
+    switching = _switching(context)
+    if preview:
+        previews.resumptions(context, switching, scopes, below=below_priority)
+        return
+    ended = switching.resume(scopes, below=below_priority, actor=context.actor(actor), reason=reason)
+    names = list(map(scope_name, ended))
+    context.printer.emit({"resumed": names}, lambda: context.printer.line("resumed: " + ", ".join(names)))
 
 
 @notes("aijobs switch list --json", exits={0: "listed", 5: "the store cannot be reached"})
@@ -99,20 +106,22 @@ def switch_set(
     state: Annotated[Literal["on", "off"], typer.Argument(metavar="on|off", help="On or off.")],
     reason: Reason,
     lasting: For = None,
+    preview: Preview = False,
     actor: Actor = None,
 ) -> None:
     """Let the last results, or an approved other provider, stand in for a job type."""
     context = context_of(ctx)
-    who, which = context.actor(actor), SwitchKind(kind)
-    if state == "on":
-        span = positive_duration(lasting, "--for")
-        made = _switching(context).turn_on(which, type_name, actor=who, reason=reason, lasting=span)
-        _print(context, [made])
-        return
-    if lasting is not None:
+    who, which, switching = context.actor(actor), SwitchKind(kind), _switching(context)
+    span = positive_duration(lasting, "--for")
+    if state == "off" and lasting is not None:
         raise UsageError("--for goes with on")
-    _switching(context).turn_off(which, type_name, actor=who, reason=reason)
-    _print(context, [])
+    if preview:
+        previews.switched(context, switching, which, type_name, on=state == "on", lasting=span)
+    elif state == "on":
+        _print(context, [switching.turn_on(which, type_name, actor=who, reason=reason, lasting=span)])
+    else:
+        switching.turn_off(which, type_name, actor=who, reason=reason)
+        _print(context, [])
 
 
 def _switching(context: Context) -> Switching:
@@ -133,17 +142,13 @@ def _print(context: Context, found: Sequence[Switch]) -> None:
     document: dict[str, Any] = {
         "switches": [
             {
-                "kind": s.kind.value, "scope": _scope(s.scope), "value": s.value, "actor": s.actor,
-                "reason": s.reason, "set_at": s.set_at, "expires_at": s.expires_at,
+                "kind": s.kind.value, "scope": scope_name(s.scope), "value": s.value,
+                "actor": s.actor, "reason": s.reason, "set_at": s.set_at, "expires_at": s.expires_at,
             }
             for s in found
         ]
     }  # fmt: skip
-    rows = [(s.kind.value, _scope(s.scope), s.value, s.expires_at, s.actor, s.reason) for s in found]
+    rows = [(s.kind.value, scope_name(s.scope), s.value, s.expires_at, s.actor, s.reason) for s in found]
     context.printer.emit(
         document, lambda: context.printer.table(_COLUMNS, rows, empty="no switch is on: everything is normal")
     )
-
-
-def _scope(scope: str) -> str:
-    return {ALL: "all", BELOW_PRIORITY: "below-priority"}.get(scope, scope)

@@ -19,6 +19,11 @@ BELOW_PRIORITY = "<"
 """Scopes of a pause that can be no type's name."""
 
 
+def scope_name(scope: str) -> str:
+    """A scope as people write it on the command line."""
+    return {ALL: "all", BELOW_PRIORITY: "below-priority"}.get(scope, scope)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
     """One switch. *scope* is a job type; of a pause also ALL, or BELOW_PRIORITY with a number as *value*."""

@@ -1,6 +1,6 @@
 """Throwing switches: who, why, for how long, written down as an event beside the switch itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from aijobs.core.errors import Conflict, NotFound, UsageError
@@ -31,9 +31,7 @@ class Switching:
         What runs goes on, and what a provider works on is followed to its end. Raises NotFound for a type
         that is not configured.
         """
-        for scope in scopes:
-            if scope != ALL:
-                self.settings.type(scope)
+        self.check_scopes(scopes)
         wanted = [(scope, "on") for scope in scopes]
         if below is not None:
             wanted.append((BELOW_PRIORITY, str(below)))
@@ -42,15 +40,19 @@ class Switching:
             for scope, value in wanted
         ]
 
+    def check_scopes(self, scopes: Sequence[str]) -> None:
+        """Raises NotFound for a type that is not configured."""
+        for scope in scopes:
+            if scope != ALL:
+                self.settings.type(scope)
+
     def resume(self, scopes: Sequence[str], *, below: bool, actor: str, reason: str) -> list[str]:
         """End pauses; the scopes that were paused. Raises NotFound when one of them is not paused."""
         wanted = [*scopes, *([BELOW_PRIORITY] if below else [])]
         with self.store.write() as tx:
             for scope in wanted:
                 if not switches.clear(tx, SwitchKind.PAUSE, scope):
-                    raise NotFound(
-                        f"{_words(scope)} is not paused", hint="'aijobs switch list' shows what is"
-                    )
+                    raise _not_on(SwitchKind.PAUSE, scope)
                 self._note(tx, "resumed", SwitchKind.PAUSE, scope, actor=actor, reason=reason)
             wake.notify(tx)
         return wanted
@@ -63,19 +65,18 @@ class Switching:
         Raises NotFound (no such type) and Conflict when the configuration does not allow it: what was not
         approved in calm is not switched on in a hurry.
         """
-        self._check_allowed(kind, type_name)
+        self.check_allowed(kind, type_name)
         return self._throw(kind, type_name, "on", actor=actor, reason=reason, lasting=lasting)
 
     def turn_off(self, kind: SwitchKind, type_name: str, *, actor: str, reason: str) -> None:
         """Back to normal. Raises NotFound when it was not on."""
         with self.store.write() as tx:
             if not switches.clear(tx, kind, type_name):
-                raise NotFound(
-                    f"{kind} of type {type_name} is not on", hint="'aijobs switch list' shows what is"
-                )
+                raise _not_on(kind, type_name)
             self._note(tx, "switched_off", kind, type_name, actor=actor, reason=reason)
 
-    def _check_allowed(self, kind: SwitchKind, type_name: str) -> None:
+    def check_allowed(self, kind: SwitchKind, type_name: str) -> None:
+        """Raises what `turn_on` raises."""
         settings = self.settings.type(type_name)
         if kind is SwitchKind.STALE_RESULTS and not settings.stale_results.allowed:
             raise Conflict(
@@ -123,6 +124,21 @@ class Switching:
         }  # fmt: skip
         now = self.store.clock.now()
         history.add_events(tx, [Event(kind=verb, actor=actor, at=now, reason=reason, detail=detail)])
+
+
+def find(thrown: Iterable[Switch], kind: SwitchKind, scope: str) -> Switch:
+    """The switch of *kind* and *scope* among those *thrown*. Raises NotFound when it is not on."""
+    for one in thrown:
+        if (one.kind, one.scope) == (kind, scope):
+            return one
+    raise _not_on(kind, scope)
+
+
+def _not_on(kind: SwitchKind, scope: str) -> NotFound:
+    what = (
+        f"{_words(scope)} is not paused" if kind is SwitchKind.PAUSE else f"{kind} of type {scope} is not on"
+    )
+    return NotFound(what, hint="'aijobs switch list' shows what is")
 
 
 def _words(scope: str) -> str:

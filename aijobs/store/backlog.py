@@ -31,6 +31,12 @@ _RUNNING = (
     .where(_c.claimed_at.is_not(None))
     .group_by(_c.type)
 )
+_BELOW = select(
+    *(
+        select(func.count()).where(column.is_not(None), _c.priority < bindparam("priority")).scalar_subquery()
+        for column in (_c.next_run_at, _c.claimed_at)
+    )
+)
 _d = dead_letters.c
 _OPEN = (
     select(_d.type, _d.error_class, func.count()).where(_d.state == "open").group_by(_d.type, _d.error_class)
@@ -75,6 +81,12 @@ def loads(tx: Connection, now: datetime) -> dict[str, dict[str, Any]]:
             "oldest_running_at": running_since, "oldest_parked_at": parked_since,
         }  # fmt: skip
     return dict(found)
+
+
+def below(tx: Connection, priority: int) -> tuple[int, int]:
+    """How many jobs of a lower priority than *priority* wait and run; those held for a person aside."""
+    waiting, running = tx.execute(_BELOW, {"priority": priority}).one()
+    return waiting, running
 
 
 def open_dead_letters(tx: Connection) -> dict[tuple[str, str], int]:

@@ -1,10 +1,12 @@
 """Pauses and switches from the command line: who, why, until when, and what is refused."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from aijobs.core.clock import seeded_chance
+from aijobs.core.config import load
 from aijobs.services.coordinator import Coordinator
 from tests.support.jobs import claim_some, new_job, settings_of
 from tests.support.kept import last_events
@@ -118,3 +120,72 @@ def test_stale_results_on_and_off(configured):
     off = configured("switch", "set", "stale-results", "summarize", "off", "--reason", "fine")
 
     assert (off.code, configured("switch", "list", "--json").json) == (0, {"switches": []})
+
+
+# --- Previews -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def coordinator(configured, store):
+    settings = load(Path("aijobs.yaml"), environ={}, database=store.url)
+    return Coordinator(store, settings, chance=seeded_chance(1))
+
+
+def test_a_preview_of_a_pause_says_how_many_jobs_would_wait_and_which_go_on(configured, coordinator):
+    for name, priority in (("summarize", 0), ("summarize", 7), ("digest", 0), ("digest", 7)):
+        coordinator.enqueue(new_job(type=name, priority=priority), actor="t")
+    claim_some(coordinator, types=("digest",))
+
+    typed = configured("pause", "summarize", "digest", "--for", "2h", "--reason", "x", "--preview", "--json")
+    below = configured("pause", "--below-priority", "5", "--reason", "x", "--preview", "--json")
+    everything = configured("pause", "--all", "--reason", "x", "--preview")
+
+    counts = [[one["scope"], one["waiting"], one["running"]] for one in typed.json["preview"]]
+    assert counts == [["summarize", 2, 0], ["digest", 1, 1]]
+    assert "until 2026-01-01T02:00:00Z" in typed.json["preview"][0]["would"]
+    assert [one["waiting"] for one in below.json["preview"]] == [2]
+    assert everything.out.splitlines()[1].split()[:3] == ["all", "3", "1"]
+    assert scopes(configured("switch", "list", "--json")) == []
+
+
+def test_a_preview_of_a_resumption_names_the_pauses_that_stay(configured):
+    configured("pause", "summarize", "--reason", "x")
+    configured("pause", "--below-priority", "5", "--reason", "x")
+
+    preview = configured("resume", "summarize", "--reason", "x", "--preview")
+
+    assert "start again where no other pause is on: below-priority" in preview.out
+    assert len(scopes(configured("switch", "list", "--json"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["pause", "sumarize"], 3),
+        (["resume", "digest"], 3),
+        (["switch", "set", "fallback", "digest", "on"], 4),
+        (["switch", "set", "fallback", "digest", "off"], 3),
+        (["provider", "hold", "nobody"], 3),
+        (["provider", "reset", "nobody"], 3),
+    ],
+)
+def test_a_preview_refuses_what_would_be_refused(configured, args, code):
+    assert (
+        configured(*args, "--reason", "x", "--preview").code
+        == configured(*args, "--reason", "x").code
+        == code
+    )
+
+
+def test_a_preview_of_a_hold_counts_the_jobs_that_go_there_now(configured, coordinator):
+    for name in ("summarize", "report", "report"):
+        coordinator.enqueue(new_job(type=name), actor="t")
+    hold = ("provider", "hold", "q", "--reason", "x", "--preview", "--json")
+
+    before = configured(*hold).json["preview"][0]["waiting"]
+    would = configured("switch", "set", "fallback", "report", "on", "--reason", "x", "--preview").out
+    configured("switch", "set", "fallback", "report", "on", "--reason", "x")
+    after = configured(*hold).json["preview"][0]["waiting"]
+
+    assert (before, after) == (0, 2)
+    assert "go to q until switched off" in would

@@ -31,14 +31,15 @@ class Staged:
     waiting: tuple[str, str]
 
 
-def stage(folder: Path) -> Staged:
-    """Make it in *folder*, which has to be the working directory."""
+def stage(folder: Path, *, columns: int | None = None) -> Staged:
+    """Make it in *folder*, which has to be the working directory, by a command line *columns* wide."""
     (folder / "aijobs.yaml").write_text(CONFIG, encoding="utf-8")
-    run = CommandLine(database=None, environ=ENVIRON)
+    run = CommandLine(database=None, environ=ENVIRON, columns=columns)
     dead = _enqueue(run, "summarize", "--user", "ana", "--key", "note-17")
     _enqueue(run, "translate", "--user", "ana", "--key", "note-18")
     run("worker", "--drain", "-q")
     run("provider", "reset", "openai", "--reason", "so that it is asked again")
+    run("pause", "--below-priority", "-5", "--reason", "what is not urgent waits")
     waiting = (_enqueue(run, "translate", "--delay", "1h"), _enqueue(run, "translate", "--delay", "1h"))
     run("tick")
     return Staged(run=run, dead=dead, waiting=waiting)
