@@ -113,7 +113,9 @@ def _in_pairs(element: _Leased, compiler: SQLCompiler, **options: Any) -> str:
     job_id, fence, pairs = (compiler.process(clause, **options) for clause in element.clauses)
     rows = f"json_array_elements(CAST({pairs} AS JSON)) AS pair"
     found = f"SELECT pair ->> 0, CAST(pair ->> 1 AS BIGINT) FROM {rows}"
-    return f"({job_id}, {fence}) IN ({found})"
+    # The pairs alone it would rather join to everything that runs than look up by their ids.
+    ids = f"{job_id} = ANY (ARRAY(SELECT pair ->> 0 FROM {rows}))"
+    return f"({ids} AND ({job_id}, {fence}) IN ({found}))"
 
 
 @compiles(_Leased, "sqlite")

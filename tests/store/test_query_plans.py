@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,22 @@ def test_what_is_done_all_day_reads_a_bounded_part_of_the_jobs(crowded: Store, w
     assert plans
     assert [plan for plan in plans if plan.reads_all_jobs] == []
     assert [plan for plan in plans if plan.rows > MOST] == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("work", ["claim of one", "finish", "renew"])
+def test_a_claim_and_an_end_read_little_of_a_table_that_was_filled_a_moment_ago(
+    postgres_server: Server, work: str
+) -> None:
+    opened = partial(open_store, clock=ManualClock(), create=True)
+    with postgres_server.new_schema() as url, closing(opened(url)) as store:
+        with store.write() as tx:
+            backlogs.in_line(tx, "t", CROWD, START, users=10)
+            backlogs.running(tx, "greedy", CROWD, START, users=10)
+
+        with _explained(store) as plans:
+            WORK[work](store)
+
+    few = [plan for plan in plans if "count(*)" not in plan.statement]  # what runs is counted, all of it
+    assert [plan for plan in plans if plan.reads_all_jobs] == []
+    assert [plan for plan in few if plan.rows > 100] == []

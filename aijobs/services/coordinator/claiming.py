@@ -94,6 +94,8 @@ class Claiming:
         gates = self.gates.look(tx, {provider for provider, _ in routes.values()}, now)
         if self.limits.any:
             claims.lock(tx)
+        else:
+            claims.steer(tx)
         limits = self.limits.along({name: provider for name, (provider, _) in routes.items()})
         tally = Tally(limits, self._running(tx), starts=_starts(gates))
         chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
