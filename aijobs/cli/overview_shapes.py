@@ -51,6 +51,7 @@ def provider_shape(one: ProviderSeen) -> dict[str, Any]:
     return {
         "provider": one.name, "breaker": one.breaker, "in_flight": one.in_flight, "may_start": one.allowed,
         "why": None if one.allowed is None else one.reason, "until": one.again_at, "held": one.held,
+        "since": one.since,
     }  # fmt: skip
 
 

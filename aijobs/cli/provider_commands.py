@@ -11,7 +11,7 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import Actor, Preview, Reason
 from aijobs.cli.words import positive_duration
-from aijobs.core.breaker import NEVER
+from aijobs.core.breaker import NEVER, Breaker
 from aijobs.services.concerned import Concern
 from aijobs.services.provider_desk import ProviderDesk, Standing
 from aijobs.store.provider_states import ProviderState
@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider's na
 For = Annotated[
     str | None, typer.Option("--for", metavar="DURATION", help="Ends by itself after this. Else: open.")
 ]
-_COLUMNS = ("PROVIDER", "BREAKER", "CALLS NOW", "MAY START", "UNTIL", "WHY")
+_COLUMNS = ("PROVIDER", "BREAKER", "SINCE", "CALLS NOW", "MAY START", "UNTIL", "WHY")
 
 
 @notes("aijobs provider list --json", exits={0: "listed", 5: "the store cannot be reached"})
@@ -28,7 +28,10 @@ def provider_list(ctx: typer.Context) -> None:
     """Show every provider: breaker, calls under way, and what holds calls back."""
     context = context_of(ctx)
     found = _desk(context).all()
-    rows = [(s.state.name, s.state.breaker, s.in_flight, _may_start(s), _until(s), _why(s)) for s in found]
+    rows = [
+        (s.state.name, s.state.breaker, _since(s), s.in_flight, _may_start(s), _until(s), _why(s))
+        for s in found
+    ]
     context.printer.emit(
         {"providers": [provider_shape(s) for s in found]}, lambda: context.printer.table(_COLUMNS, rows)
     )
@@ -86,7 +89,8 @@ def provider_shape(standing: Standing) -> dict[str, Any]:
     state = standing.state
     return {
         "provider": state.name, "breaker": state.breaker, "breaker_since": state.breaker_since,
-        "opened_until": state.opened_until, "slow_start": standing.step, "in_flight": standing.in_flight,
+        "opened_until": state.opened_until, "opened_because": standing.opened_because,
+        "slow_start": standing.step, "in_flight": standing.in_flight,
         "trials_out": standing.trials_out, "may_start": standing.gate.allowed, "why": _why(standing),
         "paused_until": None if state.held_at else state.paused_until,
         "pause_reason": None if state.held_at else state.pause_reason, "held_at": state.held_at,
@@ -121,6 +125,12 @@ def _until(standing: Standing) -> object:
     return standing.gate.again_at
 
 
+def _since(standing: Standing) -> datetime | None:
+    """Of one that is well it would be since when it is well again."""
+    well = standing.state.breaker == Breaker.CLOSED and standing.state.held_at is None
+    return None if well else standing.since
+
+
 def _next_probe(state: ProviderState) -> datetime | None:
     """Of one that a person holds there is none."""
     return state.paused_until if state.held_at and state.paused_until != NEVER else None
@@ -129,4 +139,4 @@ def _next_probe(state: ProviderState) -> datetime | None:
 def _why(standing: Standing) -> str | None:
     if standing.gate.allowed is None:
         return None
-    return standing.gate.reason.removeprefix(f"{standing.state.name}: ")
+    return standing.why

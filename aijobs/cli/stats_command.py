@@ -92,7 +92,7 @@ def print_overview(printer: Printer, seen: Overview) -> None:
         printer.table(("TYPE", "ERROR CLASS", "COUNT"), rows)
     printer.section("Providers")
     printer.table(
-        ("PROVIDER", "BREAKER", "CALLS NOW", "MAY START", "AGAIN IN", "WHY"), list(provider_rows(seen))
+        ("PROVIDER", "BREAKER", "FOR", "CALLS NOW", "MAY START", "AGAIN IN", "WHY"), list(provider_rows(seen))
     )
     printer.section("Workers alive", len(seen.alive))
     printer.table(
@@ -126,18 +126,27 @@ def provider_rows(seen: Overview) -> list[tuple[object, ...]]:
     """A row a provider."""
     return [
         (
-            one.name, one.breaker, one.in_flight, "any" if one.allowed is None else one.allowed,
-            _again(one, seen.now), None if one.allowed is None else one.reason,
+            one.name, one.breaker, _since(one, seen.now), one.in_flight,
+            "any" if one.allowed is None else one.allowed, _again(one, seen.now),
+            None if one.allowed is None else one.reason,
         )
         for one in seen.providers
     ]  # fmt: skip
 
 
+def _since(one: ProviderSeen, now: datetime) -> timedelta | None:
+    """How long it is not well already."""
+    return age(now, one.since) if one.held or one.breaker != "closed" else None
+
+
 def _again(one: ProviderSeen, now: datetime) -> str | timedelta | None:
-    """When it is called again: by itself, by a probe, or by nobody but a person."""
+    """When it is called again: by itself, by a trial or a probe first, or by nobody but a person."""
     if one.again_at is None:
         return "when reset" if one.held and one.allowed == 0 else None
-    return f"{cell(one.again_at - now)}, probe" if one.held else one.again_at - now
+    wait = one.again_at - now
+    if one.held:
+        return f"{cell(wait)}, probe"
+    return f"{cell(wait)}, trial" if one.breaker == "open" else wait
 
 
 def worker_rows(seen: Overview) -> list[tuple[object, ...]]:

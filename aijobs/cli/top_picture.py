@@ -11,7 +11,7 @@ from aijobs.core.overview import FailedJob, Load, Overview, ProviderSeen, Runnin
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _TYPES = ("TYPE", "READY", "OLDEST", "LATER", "RETRY", "HELD", "RUN", "PARK", "OK/H", "DEAD/H")
-_PROVIDERS = ("PROVIDER", "BREAKER", "CALLS", "MAY START", "AGAIN IN", "WHY")
+_PROVIDERS = ("PROVIDER", "BREAKER", "FOR", "CALLS", "MAY START", "AGAIN IN", "WHY")
 _WORKERS = ("WORKER", "HOST", "STATE", "CALLS", "TYPES", "HEARD")
 _RUNNING = ("RUNNING", "TYPE", "FOR", "LEASE", "WORKER")
 _FAILED = ("FAILED", "TYPE", "AGO", "ERROR", "")

@@ -26,6 +26,9 @@ _E = ErrorClass
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of a hold that only a person ends."""
 
+OPENED = "breaker opened: "
+"""How the words begin that say why a breaker opened."""
+
 COUNTED = frozenset({_E.UNAVAILABLE, _E.NETWORK, _E.NETWORK_TIMEOUT})
 """Failures that are evidence against the provider. A timeout is: a provider that hangs is down."""
 
@@ -262,7 +265,7 @@ def _open(health: Health, rules: Rules, now: datetime, failure: Failure, why: st
         health, breaker=Breaker.OPEN.value, breaker_since=now, opened_until=until, ramp_step=0, failures=0,
         failures_since=None, successes=0,
     )  # fmt: skip
-    return Change(health=health, reasons=(f"breaker opened: {why}, the last {_named(failure)}",))
+    return Change(health=health, reasons=(f"{OPENED}{why}, the last {_named(failure)}",))
 
 
 def _begin_ramp(health: Health, now: datetime, why: str = "the trials succeeded") -> Change:

@@ -1,11 +1,11 @@
 """What an operator sees of the providers, and does about them; every change is written down."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from aijobs.core import breaker
-from aijobs.core.breaker import Change, Rules
+from aijobs.core.breaker import OPENED, Change, Rules
 from aijobs.core.errors import UsageError
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.gates import Gate, Gates, health_of, tell
@@ -24,6 +24,19 @@ class Standing:
     trials_out: int
     ramp: tuple[int, ...]
     calls: tuple[int, int]  # first calls and retries within the budget's window
+    opened_because: str | None = None  # of a breaker that is not closed, when that is still on record
+
+    @property
+    def why(self) -> str:
+        """What its gate says, and what led to that; the provider is not named."""
+        said = self.gate.reason.removeprefix(f"{self.state.name}: ")
+        by_breaker = said.startswith(("the breaker", "slow start"))
+        return f"{said}: {self.opened_because}" if by_breaker and self.opened_because else said
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when it is held, or its breaker stands as it does."""
+        return self.state.held_at or self.state.breaker_since
 
     @property
     def step(self) -> int | None:
@@ -52,7 +65,11 @@ class ProviderDesk:
         flying = claims.in_flight(tx)
         trials = provider_states.trials_out(tx, now)
         calls = provider_states.calls_since(tx, now - self.settings.retry.budget.window)
-        return [self._standing(state, flying, trials, calls, now) for _, state in sorted(states.items())]
+        found = [self._standing(state, flying, trials, calls, now) for _, state in sorted(states.items())]
+        if all(one.state.breaker == breaker.Breaker.CLOSED for one in found):
+            return found
+        said = provider_states.said_lately(tx)
+        return [replace(one, opened_because=_opened_because(one, said)) for one in found]
 
     def one(self, name: str) -> Standing:
         """One provider. Raises NotFound."""
@@ -101,3 +118,11 @@ class ProviderDesk:
             ramp=self._gates.rules.get(state.name, Rules()).ramp,
             calls=calls.get(state.name, (0, 0)),
         )
+
+
+def _opened_because(one: Standing, said: Sequence[tuple[str, str]]) -> str | None:
+    """What was said when its breaker opened last; None when that is closed, or it was too long ago."""
+    if one.state.breaker == breaker.Breaker.CLOSED:
+        return None
+    openings = (what for name, what in reversed(said) if name == one.state.name)
+    return next((what.removeprefix(OPENED) for what in openings if what.startswith(OPENED)), None)

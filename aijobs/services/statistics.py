@@ -129,9 +129,9 @@ def provider_seen(standing: Standing) -> ProviderSeen:
         breaker=state.breaker,
         in_flight=standing.in_flight,
         allowed=gate.allowed,
-        reason=gate.reason.removeprefix(f"{state.name}: "),
+        reason=standing.why,
         again_at=gate.again_at,
-        since=state.held_at or state.breaker_since,
+        since=standing.since,
         held=state.held_at is not None,
         paused_until=None if state.held_at else state.paused_until,
     )

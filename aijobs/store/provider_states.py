@@ -1,5 +1,6 @@
 """What all workers share about a provider: breaker, pause, hold, rate, trial calls, the retry budget."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from aijobs.core.breaker import Health
 from aijobs.store.dialect import PerDialect
-from aijobs.store.tables import provider_calls, provider_trials, providers
+from aijobs.store.tables import events, provider_calls, provider_trials, providers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,14 @@ _COUNT = PerDialect(
             "retries": _k.retries + dialect.insert(provider_calls).excluded.retries,
         },
     )
+)
+_LATEST = 2000
+"""So many of the newest events are looked through for those of providers, which no index has alone."""
+_e = events.c
+_SAID = (
+    select(_e.detail)
+    .where(_e.id > select(func.max(_e.id)).scalar_subquery() - _LATEST, _e.kind == "provider")
+    .order_by(_e.id)
 )
 _CALLS = (
     select(_k.provider, func.sum(_k.first_calls), func.sum(_k.retries))
@@ -128,6 +137,12 @@ def calls_since(tx: Connection, since: datetime) -> dict[str, tuple[int, int]]:
     """(first calls, retries) of each provider in the buckets that began after *since*."""
     rows: Any = tx.execute(_CALLS, {"since": since})
     return {name: (int(first), int(retries)) for name, first, retries in rows}
+
+
+def said_lately(tx: Connection) -> list[tuple[str, str]]:
+    """What happened to providers lately, as (name, words), the latest last."""
+    told = (json.loads(detail) for detail in tx.execute(_SAID).scalars())
+    return [(str(one["provider"]), str(one["what"])) for one in told]
 
 
 def _found(tx: Connection, query: Any, names: Iterable[str]) -> dict[str, ProviderState]:

@@ -45,10 +45,29 @@ def test_a_provider_in_trouble_shows_why_and_until_when(run, coordinator, clock)
     shown = run("provider", "show", "p", "--json").json
 
     assert listed == shown
-    assert (shown["breaker"], shown["may_start"], shown["why"]) == ("open", 0, "the breaker is open")
-    assert shown["opened_until"] == "2026-01-01T00:00:30Z"
+    assert (shown["breaker"], shown["may_start"]) == ("open", 0)
+    assert shown["opened_because"] == "2 failures in a row, the last unavailable (test)"
+    assert shown["why"] == f"the breaker is open: {shown['opened_because']}"
+    assert (shown["breaker_since"], shown["opened_until"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z")
     assert shown["last_headers"] == {"requests": {"remaining": 3}}
-    assert "the breaker is open" in run("provider", "list").out
+    assert "p          open     2026-01-01T00:00:00Z  0" in run("provider", "list").out
+    assert "30s, trial  the breaker is open: 2 failures in a row" in run("stats").out
+
+
+def test_why_a_breaker_opened_is_told_until_it_is_closed_and_of_the_latest_time(run, coordinator, clock):
+    broken(coordinator)
+    clock.advance(timedelta(seconds=30))
+    (claim,) = claim_some(coordinator, 1)
+    facts = CallFacts(provider="p")
+    half_open = run("provider", "show", "p", "--json").json["why"]
+    fail(coordinator, claim.job, ErrorClass.NETWORK_TIMEOUT, facts=facts)
+    again = run("provider", "show", "p", "--json").json["why"]
+    run("provider", "reset", "p", "--reason", "x")
+    well = run("provider", "show", "p", "--json").json
+
+    assert half_open == "the breaker is half open: 2 failures in a row, the last unavailable (test)"
+    assert again == "the breaker is open: a trial failed, the last network_timeout (test)"
+    assert (well["why"], well["opened_because"]) == (None, None)
 
 
 def test_when_its_time_is_up_it_shows_as_half_open(run, coordinator, clock):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from aijobs.core.diagnosis.ends import ENDS
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, layer_of, many
 from aijobs.core.diagnosis.snapshot import DeliverySeen, JobSnapshot, NotificationSeen
-from aijobs.core.diagnosis.steps import pause_of, provider_steps, until_called
+from aijobs.core.diagnosis.steps import not_called, pause_of, provider_steps
 from aijobs.core.limits import Tally
 from aijobs.core.model import Status
 from aijobs.core.switches import Pauses
@@ -139,7 +139,7 @@ def _provider(s: JobSnapshot) -> Iterator[Finding]:
     yield Finding(
         check="provider",
         ok=False,
-        evidence=f"{seen.name} is not called now: {seen.reason}{until_called(seen)}",
+        evidence=not_called(seen),
         since=seen.since,
         layer=Layer.QUEUE if metered else Layer.PROVIDER,
         next_steps=provider_steps(seen),

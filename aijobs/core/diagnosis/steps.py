@@ -53,16 +53,26 @@ def pause_of(pauses: Pauses, switches: Sequence[Switch], type_name: str, priorit
 
 def until(end: datetime | None) -> str:
     """`, until ...` when it ends by itself."""
-    return f", until {end:%Y-%m-%dT%H:%M:%SZ}" if end else ""
+    return f", until {instant(end)}" if end else ""
+
+
+def instant(at: datetime) -> str:
+    """A time to the second, as these texts have it."""
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def not_called(seen: ProviderSeen) -> str:
+    """That a provider is not called now, why, and how long that stays so."""
+    return f"{seen.name} is not called now: {seen.reason}{until_called(seen)}"
 
 
 def until_called(seen: ProviderSeen) -> str:
-    """How long a provider that is not called stays so; one that is held is only probed in its time."""
-    if not seen.held:
-        return until(seen.again_at)
-    if seen.again_at is None:
+    """How long a provider that is not called stays so; one held, or with an open breaker, is first tried."""
+    if seen.held and seen.again_at is None:
         return ", until a person resets it"
-    return f", next probe at {seen.again_at:%Y-%m-%dT%H:%M:%SZ}"
+    if seen.again_at is None or not (seen.held or seen.breaker == "open"):
+        return until(seen.again_at)
+    return f", next {'probe' if seen.held else 'trial'} at {instant(seen.again_at)}"
 
 
 def provider_steps(seen: ProviderSeen) -> tuple[str, ...]:
