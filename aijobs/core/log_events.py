@@ -26,6 +26,7 @@ class LogEvent(StrEnum):
     CONFIG_REFUSED = "config_refused"
     WORKER_STOPPING = "worker_stopping"
     WORKER_STOPPED = "worker_stopped"
+    DRAIN_WAITS = "drain_waits"
     SIDE_TASK_DIED = "side_task_died"
     JOB_CLAIMED = "job_claimed"
     JOB_SUCCEEDED = "job_succeeded"

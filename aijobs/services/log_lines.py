@@ -27,6 +27,7 @@ _WORDS = MappingProxyType(
         _E.WORKER_STOPPED: "worker {worker} stopped: {claimed} claimed, {succeeded} succeeded, "
         "{failed} failed, {dead_letter} dead letters, {cancelled} cancelled, {handed_back} handed back, "
         "{lost} lost",
+        _E.DRAIN_WAITS: "not done yet: {why}",
         _E.SIDE_TASK_DIED: "{task} died ({error}): the worker stops",
         _E.JOB_CLAIMED: "job {job} ({type}) claimed, attempt {attempt}",
         _E.JOB_SUCCEEDED: "job {job} ({type}) succeeded in {seconds}",

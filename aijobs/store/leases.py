@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, func, or_, select
 
 from aijobs.core.model import Job, Status
 from aijobs.store.claims import LOWEST_PRIORITY
@@ -40,6 +40,9 @@ _RUNNABLE = select(
         .exists(),
         select(_c.id).where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"), *_MAY_START).exists(),
     )
+)
+_NEXT_RETRY = select(func.min(_c.next_run_at)).where(
+    _c.status == Status.FAILED.value, _c.next_run_at > bindparam("now"), *_MAY_START
 )
 _NOT_IN_LINE = (
     select(_c.id)
@@ -78,6 +81,14 @@ def runnable(
         "above": LOWEST_PRIORITY if above is None else above, "now": now,
     }  # fmt: skip
     return bool(tx.execute(_RUNNABLE, values).scalar())
+
+
+def next_retry(
+    tx: Connection, *, waiting: Sequence[str], above: int | None, now: datetime
+) -> datetime | None:
+    """When the first retry is due of those of the types *waiting*, of priority *above* or more, that wait."""
+    values = {"waiting": list(waiting), "above": LOWEST_PRIORITY if above is None else above, "now": now}
+    return tx.execute(_NEXT_RETRY, values).scalar()
 
 
 def waiting_since(tx: Connection, before: datetime, limit: int) -> list[str]:

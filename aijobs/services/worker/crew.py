@@ -96,7 +96,7 @@ class Crew:
         self._finder = Finder(coordinator, providers, lane=self._lane, log=log)
         self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
         types = _types(settings, options)
-        draining = Draining(settings, types)
+        draining = Draining(store, settings, types)
         self._errands = Errands(
             coordinator, self.keeper, draining, worker=name, repaired=options.types, log=log
         )
@@ -144,7 +144,7 @@ class Crew:
         await self._lane.run(partial(self._note_reload, changed, why))
         await self._lane.run(partial(self._coordinator.configure, settings))
         self._options = options
-        self._errands.draining = Draining(settings, types)
+        self._errands.draining = Draining(self._store, settings, types)
         self._limits.configure(settings)
         self._providers.configure(settings)
         self._calls.configure(settings)

@@ -9,7 +9,7 @@ from aijobs.core.lifecycle import Failed, Parked
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import ErrorClass, Failure, Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished, Rescue
-from aijobs.services.worker.draining import Draining
+from aijobs.services.worker.draining import Draining, Wait
 from aijobs.services.worker.leases import Key, LeaseKeeper, Until
 from aijobs.services.worker.schema_watch import SchemaWatch
 from aijobs.store import jobs, leases
@@ -45,6 +45,7 @@ class Answer:
     until: Until | None = None
     next_due: datetime | None = None
     drained: bool = False
+    wait: Wait | None = None  # what keeps a drain from its end, if anything does
     fault: StoreError | None = None
     outgrown: SchemaMismatch | None = None
 
@@ -153,4 +154,5 @@ class Errands:
         answer.next_due = self._coordinator.next_start()
         if errand.drain:
             with self._store.read() as tx:
-                answer.drained = self.draining.done(tx, self._coordinator.clock.now())
+                answer.wait = self.draining.wait(tx, self._coordinator.clock.now())
+            answer.drained = answer.wait is None

@@ -14,6 +14,7 @@ from aijobs.core.model import Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Ended, Finished
 from aijobs.services.worker.attempt import Attempt, Stop, handed_back
 from aijobs.services.worker.attempts import Attempts
+from aijobs.services.worker.draining import Wait
 from aijobs.services.worker.errands import Answer, Errand, Errands
 from aijobs.services.worker.gate import StoreGate
 from aijobs.services.worker.ids import client_request_id
@@ -68,6 +69,7 @@ class Shift:
         self._urgent = False
         self._retried = False
         self._started = 0
+        self._waits_for: str | None = None
         self._hungry = True
         self._closing = False
         self._outgrown: SchemaMismatch | None = None
@@ -248,6 +250,8 @@ class Shift:
             self._begin(answer.claims)
         if answer.drained:
             self._closing = True
+        if answer.wait is not None:
+            self._tell_wait(answer.wait)
         if answer.outgrown is not None:
             self._leave_to_newer_ones(answer.outgrown)
 
@@ -300,6 +304,12 @@ class Shift:
             self._log.emit(LogEvent.LEASES_RESCUED, count=answer.rescued.repaired, ids=answer.rescued.ids)
         if answer.expired.repaired:
             self._log.emit(LogEvent.JOBS_EXPIRED, count=answer.expired.repaired, ids=answer.expired.ids)
+
+    def _tell_wait(self, wait: Wait) -> None:
+        """What a drain waits for: once, and again when it waits for something else."""
+        if wait.cause != self._waits_for:
+            self._waits_for = wait.cause
+            self._log.emit(LogEvent.DRAIN_WAITS, why=wait.words, until=wait.until)
 
     # --- Attempts ---
 
