@@ -11,6 +11,7 @@ import typer
 
 from aijobs import __version__
 from aijobs.cli.command import Entry, Group, notes
+from aijobs.cli.completion import teach_shells
 from aijobs.cli.options import global_parameters
 
 JOBS = "Jobs"
@@ -302,6 +303,7 @@ def build(commands: Mapping[str, Entry] = COMMANDS) -> Group:
     own = typer.main.get_command(app).params
     for param in own:
         param.expose_value = False
+    teach_shells(own)
     ordered = dict(sorted(commands.items(), key=lambda one: _SECTIONS.index(one[1].section)))
     group = Group(name="aijobs", entries=ordered, help=HELP, params=[*own, *global_parameters()])
     group.notes = _root.__dict__["notes"]

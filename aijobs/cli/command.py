@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from aijobs.cli.completion import offer_names
+from aijobs.cli.completion import offer_names, take_shell
 from aijobs.cli.options import global_parameters
 from aijobs.core.errors import UsageError
 
@@ -121,7 +121,7 @@ class Group(_Parameters, TyperGroup):
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
             typer.echo(ctx.get_help() + "\n", err=True)
             raise UsageError("a command is missing", hint=f"{ctx.command_path} --help")
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args if ctx.parent else take_shell(ctx, args))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # as click calls it
         """Names only."""
