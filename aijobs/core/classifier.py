@@ -4,7 +4,7 @@ Pure: adapters hand in what they saw and get a classified, redacted `Failure`. N
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -110,7 +110,7 @@ class Operation(StrEnum):
 class CallContext:
     """What is known of a call before its outcome: whose dialect, when, and what must not be repeated.
 
-    *secrets* are the provider's credentials, *echo_of* the job's input; neither is in any `Failure`.
+    *secrets* are the provider's credentials, *echo_of* tells the job's input; neither is in any `Failure`.
     *quota_patterns*, if given, replace the built-in words for "the money is gone": regular expressions over
     code and message of a refusal; an empty tuple says that this provider has none (some call a rate limit
     "insufficient quota").
@@ -120,7 +120,7 @@ class CallContext:
     now: datetime
     operation: Operation = Operation.SUBMIT
     secrets: tuple[str, ...] = ()
-    echo_of: str | None = None
+    echo_of: Callable[[], str] | None = None  # asked of a failure only: to write an input out takes time
     quota_patterns: tuple[str, ...] | None = None
     expects_json: bool = False
     facts: CallFacts = NO_CALL
@@ -144,14 +144,14 @@ def classify_response(context: CallContext, *, status: int, headers: Headers, bo
 
     A number that a gateway hides in the body of a 200 is taken for the status.
     """
-    headers = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
-    context = replace(context, facts=replace(context.facts, http_status=status))
     failed = not 200 <= status < 300
     envelope = find_error(body.value, failed=failed)
     if envelope is None:
         if not failed:
             return None
         envelope = Envelope(error={})  # a page, a text, nothing: no pattern is held against those
+    headers = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+    context = replace(context, facts=replace(context.facts, http_status=status))
     waits = delay_hint(headers, body.value, context.now, throttled=False)  # said in so many words
     apparent = status if failed else envelope.status or 0
     seen = Seen(kind=context.kind, status=apparent, envelope=envelope, waits=waits.delay is not None)
@@ -284,7 +284,7 @@ def failure_of(
     return Failure(
         error_class=error_class,
         code=redact(code, secrets=context.secrets, limit=_LONGEST_CODE) if code else None,
-        message=redact(message, secrets=context.secrets, echo_of=context.echo_of),
+        message=redact(message, secrets=context.secrets, echo_of=context.echo_of and context.echo_of()),
         hint=hint.delay if hint else None,
         maybe_billed=maybe_billed,
         force_retry=force_retry,

@@ -1,8 +1,9 @@
 """One remote API as configured: where it is, how calls to it are authorised, marked and judged."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -88,16 +89,16 @@ class Endpoint:
 
     async def ask(self, call: Call, request: Request) -> Exchange | Failure:
         """Send *request* once. A Failure means that no response arrived."""
-        context = self._context(call, request)
         try:
             outgoing = self._outgoing(call, request)
         except InvalidInput as error:
-            return _unsendable(context, error)
+            return _unsendable(self._context(call, request), error)
         answer = await self._client.send(outgoing, deadline=request.within or call.timeout)
         if isinstance(answer, TransportFault):
-            return classify_fault(answer, context)
+            return classify_fault(answer, self._context(call, request))
         body = read_body(answer.body)
-        return Exchange(response=answer, body=body, context=self._known(context, answer, body.value))
+        facts = self._facts(call, request, answer, body.value)
+        return Exchange(response=answer, body=body, context=self._context(call, request, facts))
 
     def _outgoing(self, call: Call, request: Request) -> Outgoing:
         return Outgoing(
@@ -118,16 +119,18 @@ class Endpoint:
             marks[self.settings.idempotency_header or IDEMPOTENCY_HEADER] = call.idempotency_key
         return marks
 
-    def _context(self, call: Call, request: Request) -> CallContext:
+    def _context(self, call: Call, request: Request, facts: CallFacts | None = None) -> CallContext:
+        """How the outcome is to be judged; *facts* are what a response told."""
         return CallContext(
             kind=self._dialect,
             now=self.clock.now(),
             operation=request.operation,
             secrets=self._secrets,
-            echo_of=text_of(call),
+            echo_of=partial(text_of, call),
             quota_patterns=self.settings.quota_patterns,
             expects_json=call.expects_json,
-            facts=CallFacts(
+            facts=facts
+            or CallFacts(
                 provider=self.name,
                 model=call.model,
                 provider_job_id=request.about,
@@ -135,16 +138,16 @@ class Endpoint:
             ),
         )
 
-    def _known(self, context: CallContext, response: Response, value: object) -> CallContext:
-        """*context* with what the response told."""
+    def _facts(self, call: Call, request: Request, response: Response, value: object) -> CallFacts:
+        """What is known of the call once there is a response; *value* is the JSON of its body."""
         request_id = response.header(*_REQUEST_IDS)
-        model = at(value, "model")
-        facts = replace(
-            context.facts,
-            model=self._told(model) or context.facts.model,
+        return CallFacts(
+            provider=self.name,
+            model=self._told(at(value, "model")) or call.model,
             http_status=response.status,
-            provider_job_id=self._told(provider_job_id(value)) or context.facts.provider_job_id,
+            provider_job_id=self._told(provider_job_id(value)) or request.about,
             provider_request_id=self._told(request_id),
+            client_request_id=call.client_request_id,
             rate_limits=_rate_limits(response),
             owner=_owner(value),
             phase=response.phase,
@@ -156,7 +159,6 @@ class Endpoint:
                 reported_cost=response.header("x-litellm-response-cost"),
             ),
         )
-        return replace(context, facts=facts)
 
     def _told(self, text: object) -> str | None:
         """A name the provider gave, to be kept; none that repeats a credential."""

@@ -359,7 +359,7 @@ def test_a_malformed_answer_keeps_a_bounded_copy_without_the_input():
     prompt = "the quick brown fox jumps over the lazy dog"
     body = f"<html>{prompt} a@b.example {'pad ' * 3000}".encode()
 
-    given = read(CHAT, body, echo_of=prompt)
+    given = read(CHAT, body, echo_of=lambda: prompt)
 
     assert isinstance(given, Failure)
     assert "[input]" in given.message

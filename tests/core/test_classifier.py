@@ -341,7 +341,7 @@ def test_no_key_and_no_input_is_in_a_failure():
     said = f"Incorrect API key provided: {secret} and sk-demo-0123456789abcdef for {prompt} of a@b.example"
     body = {"error": {"message": said, "code": "sk-demo-0123456789abcdef", "type": secret}}
 
-    given = failure(401, body, secrets=(secret,), echo_of=json.dumps({"t": prompt}))
+    given = failure(401, body, secrets=(secret,), echo_of=lambda: json.dumps({"t": prompt}))
 
     assert given is not None
     text = f"{given.message} {given.code}"
