@@ -137,7 +137,7 @@ def test_a_preview_of_a_pause_says_how_many_jobs_would_wait_and_which_go_on(conf
     claim_some(coordinator, types=("digest",))
 
     typed = configured("pause", "summarize", "digest", "--for", "2h", "--reason", "x", "--preview", "--json")
-    below = configured("pause", "--below-priority", "5", "--reason", "x", "--preview", "--json")
+    below = configured("pause", "--below-priority", "7", "--reason", "x", "--preview", "--json")
     everything = configured("pause", "--all", "--reason", "x", "--preview")
 
     counts = [[one["scope"], one["waiting"], one["running"]] for one in typed.json["preview"]]
