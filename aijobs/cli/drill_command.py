@@ -6,6 +6,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +16,12 @@ import typer
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.printer import Printer
+from aijobs.core.durations import format_duration
 from aijobs.core.errors import UsageError
 from aijobs.services.surroundings import allow_many_files
 
 if TYPE_CHECKING:
-    from aijobs.services.drill import Check, DrillReport, Drills, Surroundings
+    from aijobs.services.drill import Check, DrillReport, Drills, Leftover, Surroundings
 
 _ALL = "all"
 _WIDTH = 79
@@ -52,8 +54,9 @@ def drill(
 
     Real worker processes call a real HTTP server that plays the provider; no other provider is ever called.
     It runs on a temporary store, or on the one --database names, with job types, users and a provider whose
-    names begin with drill-; everything it made there is removed at the end. Alerts that are evaluated on that
-    store meanwhile may fire: dead letters are part of it.
+    names begin with drill-; everything it made there is removed at the end. What a killed drill left there is
+    removed by the next one, once it has been silent for 15 minutes. Alerts that are evaluated on that store
+    meanwhile may fire: dead letters are part of it.
     """
     from aijobs.services.drill import Drills, refusal_of
 
@@ -66,6 +69,7 @@ def drill(
     with _surroundings(context) as around, _stoppable():
         drills = Drills(around, refusal)
         drills.check()
+        _clear_up(context.printer, drills)
         reports = [_run(context.printer, drills, one) for one in names]
     passed = [report.passed for report in reports]
     printer = context.printer
@@ -126,6 +130,19 @@ def _stoppable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, kept)
+
+
+def _clear_up(printer: Printer, drills: "Drills") -> None:
+    removed, running = drills.clear_up()
+    for one in removed:
+        printer.say(f"removed what {one.drill} left, which was killed: {_jobs(one)}")
+    for one in running:
+        silent = format_duration(timedelta(seconds=round(one.silent.total_seconds())))
+        printer.say(f"{one.drill} was heard of {silent} ago: it may still run and keeps its {_jobs(one)}")
+
+
+def _jobs(left: "Leftover") -> str:
+    return f"{left.jobs} job{'s' if left.jobs > 1 else ''}"
 
 
 def _run(printer: Printer, drills: "Drills", name: str) -> "DrillReport":

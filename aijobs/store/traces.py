@@ -5,6 +5,7 @@ Unlike retention it spares nothing, so it takes names and no period, and is for 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, exists, func, or_, select
@@ -34,6 +35,11 @@ _EMPTY_REPLAYS = delete(replays).where(
     replays.c.id.in_(bindparam("ids", expanding=True)),
     ~exists().where(replay_items.c.replay_id == replays.c.id),
 )
+_KINDS = (
+    select(jobs.c.type, jobs.c.user, func.count(), func.max(jobs.c.updated_at))
+    .where(jobs.c.type.like(bindparam("like")))
+    .group_by(jobs.c.type, jobs.c.user)
+)
 _LAST_EVENT = select(func.max(events.c.id))
 
 
@@ -45,6 +51,22 @@ class Names:
     providers: Sequence[str]
     workers: Sequence[str]
     after_event: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """The jobs of one type and user: how many there are, and when one of them last changed."""
+
+    type: str
+    user: str
+    jobs: int
+    changed_at: datetime
+
+
+def kinds(tx: Connection, prefix: str) -> list[Kind]:
+    """What jobs there are of types whose names begin with *prefix*. It goes over all jobs of the store."""
+    rows = tx.execute(_KINDS, {"like": prefix + "%"})
+    return [Kind(type=row[0], user=row[1], jobs=row[2], changed_at=row[3]) for row in rows]
 
 
 def last_event(tx: Connection) -> int:

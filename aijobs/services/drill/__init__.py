@@ -7,7 +7,8 @@ removed at its end.
 
 from aijobs.services.drill.drills import NAMES, Drills
 from aijobs.services.drill.ground import Surroundings
+from aijobs.services.drill.leftovers import Leftover
 from aijobs.services.drill.rate_limit import Refusal, refusal_of
 from aijobs.services.drill.report import Check, DrillReport
 
-__all__ = ["NAMES", "Check", "DrillReport", "Drills", "Refusal", "Surroundings", "refusal_of"]
+__all__ = ["NAMES", "Check", "DrillReport", "Drills", "Leftover", "Refusal", "Surroundings", "refusal_of"]

@@ -10,6 +10,7 @@ from aijobs.services.drill.dead_letter import dead_letter
 from aijobs.services.drill.ground import Ground, Surroundings, ground
 from aijobs.services.drill.idempotency import idempotency
 from aijobs.services.drill.lease_recovery import lease_recovery
+from aijobs.services.drill.leftovers import Leftover, clear
 from aijobs.services.drill.outage import outage
 from aijobs.services.drill.rate_limit import Refusal, rate_limit
 from aijobs.services.drill.report import Account, Check, DrillReport
@@ -49,6 +50,13 @@ class Drills:
             raise Conflict(
                 "this store is paused: the jobs of a drill would not start", hint="see 'aijobs switch list'"
             )
+
+    def clear_up(self) -> tuple[list[Leftover], list[Leftover]]:
+        """Remove what drills that were killed left; what was removed, and what may still run.
+
+        Raises StoreError.
+        """
+        return clear(self._around.store)
 
     def run(self, name: str) -> DrillReport:
         """One drill, from an empty ground to its verdict, with nothing left behind. Raises StoreError."""

@@ -17,6 +17,7 @@ from aijobs.core.model import Execution, Job, NewJob
 from aijobs.core.settings import Settings
 from aijobs.core.signing_key import PREFIX
 from aijobs.services.coordinator import Coordinator, Enqueued
+from aijobs.services.drill.names import name_of, new_name
 from aijobs.services.drill.processes import Process, environ_for
 from aijobs.services.drill.provider import Provider, StartProvider
 from aijobs.services.drill.report import Check
@@ -51,7 +52,7 @@ class Ground:
     """Where one drill happens. On a store that others use, nothing of theirs is touched."""
 
     def __init__(self, around: Surroundings, provider: Provider) -> None:
-        self.name = f"drill-{around.chance.getrandbits(32):08x}"
+        self.name = new_name(around.chance)
         self.store = around.store
         self.provider = provider
         self.chance = around.chance
@@ -71,11 +72,11 @@ class Ground:
 
     def type(self, what: str) -> str:
         """The job type called *what* here."""
-        return f"{self.name}-{what}"
+        return name_of(self.name, what)
 
     def user(self, who: str) -> str:
         """The user called *who* here."""
-        return f"{self.name}-{who}"
+        return name_of(self.name, who)
 
     def configure(
         self, types: Mapping[str, Mapping[str, object]], *, provider: Mapping[str, object] | None = None,
@@ -110,7 +111,7 @@ class Ground:
 
     def worker(self, *whats: str, args: Sequence[str] = ()) -> Process:
         """A worker for these types and no others: on a shared store it leaves foreign jobs alone."""
-        name = f"{self.name}-{len(self._processes) + 1}"
+        name = name_of(self.name, str(len(self._processes) + 1))
         types = [word for what in whats for word in ("--type", self.type(what))]
         return self._start(name, "worker", "--name", name, *types, *args, "--json")
 
@@ -127,13 +128,13 @@ class Ground:
 
     def serve(self) -> str:
         """A server for webhooks; its URL, or nothing when it does not come up."""
-        process = self._start(f"{self.name}-serve", "serve", "--port", "0", "--json")
+        process = self._start(name_of(self.name, "serve"), "serve", "--port", "0", "--json")
         self.until(lambda: process.code is not None or process.document())
         return str(process.document().get("url", ""))
 
     def run(self, *args: str) -> Process:
         """Any other command, to its end."""
-        process = self._start(f"{self.name}-command{len(self._processes)}", *args)
+        process = self._start(name_of(self.name, f"command{len(self._processes)}"), *args)
         process.ended(self.patience)
         return process
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aijobs
+from aijobs.services.drill import leashed
 
 _OURS = ("AIJOBS_", "PROVIDER_FAULT")
 """What a person has set for their own workers; a drill's know nothing of it."""
@@ -22,10 +23,10 @@ class Process:
         self.name = said.name
         self._out, self._err = said.with_suffix(".out"), said.with_suffix(".err")
         # -P: a folder that holds a random.py must not become the place where modules are found first.
-        words = [sys.executable, "-P", "-m", "aijobs", *args]
+        words = [sys.executable, "-P", leashed.__file__, *args]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                words, env=dict(environ), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                words, env=dict(environ), stdin=subprocess.PIPE, stdout=out, stderr=err
             )
         self.killed = False
 
@@ -38,7 +39,7 @@ class Process:
         """End it as a power cut would: nothing is handed back, nothing written."""
         self.killed = True
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
     def sleep(self) -> None:
         """Stop it in the midst of whatever it does, as a machine that is suspended."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from aijobs.core.model import Job, Status
 from aijobs.core.signature import sign
 from aijobs.services.drill.ground import Ground
+from aijobs.services.drill.names import name_of
 from aijobs.services.drill.report import Account, Check
 from aijobs.store import deliveries
 
@@ -90,7 +91,7 @@ class _Door:
             return [one.result() for one in sent]
 
     def _id(self, name: str) -> str:
-        return f"{self._ground.name}-{name}"
+        return name_of(self._ground.name, name)
 
     def _post(self, headers: Mapping[str, str], body: bytes) -> _Answer:
         """One POST; status 0 when nobody answers."""
