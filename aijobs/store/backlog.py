@@ -33,8 +33,12 @@ _RUNNING = (
 )
 _BELOW = select(
     *(
-        select(func.count()).where(column.is_not(None), _c.priority < bindparam("priority")).scalar_subquery()
-        for column in (_c.next_run_at, _c.claimed_at)
+        select(func.count()).where(*kept, _c.priority < bindparam("priority")).scalar_subquery()
+        for kept in (
+            (_c.turn.is_not(None),),
+            (_c.turn.is_(None), _c.next_run_at.is_not(None)),
+            (_c.claimed_at.is_not(None),),
+        )
     )
 )
 _d = dead_letters.c
@@ -85,8 +89,8 @@ def loads(tx: Connection, now: datetime) -> dict[str, dict[str, Any]]:
 
 def below(tx: Connection, priority: int) -> tuple[int, int]:
     """How many jobs of a lower priority than *priority* wait and run; those held for a person aside."""
-    waiting, running = tx.execute(_BELOW, {"priority": priority}).one()
-    return waiting, running
+    ready, later, running = tx.execute(_BELOW, {"priority": priority}).one()
+    return ready + later, running
 
 
 def open_dead_letters(tx: Connection) -> dict[tuple[str, str], int]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, func, or_, select
+from sqlalchemy import Connection, bindparam, or_, select
 
 from aijobs.core.model import Job, Status
 from aijobs.store.claims import LOWEST_PRIORITY
@@ -41,8 +41,16 @@ _RUNNABLE = select(
         select(_c.id).where(_c.turn.is_(None), _c.next_run_at <= bindparam("now"), *_MAY_START).exists(),
     )
 )
-_NEXT_RETRY = select(func.min(_c.next_run_at)).where(
-    _c.status == Status.FAILED.value, _c.next_run_at > bindparam("now"), *_MAY_START
+_NEXT_RETRY = (
+    select(_c.next_run_at)
+    .where(
+        _c.turn.is_(None),
+        _c.next_run_at > bindparam("now"),
+        _c.status == Status.FAILED.value,
+        *_MAY_START,
+    )
+    .order_by(_c.next_run_at)
+    .limit(1)
 )
 _NOT_IN_LINE = (
     select(_c.id)

@@ -69,6 +69,7 @@ class Shift:
         self._urgent = False
         self._retried = False
         self._started = 0
+        self._last_wait: Wait | None = None
         self._waits_for: str | None = None
         self._hungry = True
         self._closing = False
@@ -250,7 +251,7 @@ class Shift:
             self._begin(answer.claims)
         if answer.drained:
             self._closing = True
-        if answer.wait is not None:
+        if errand.drain and errand.claim is not None:
             self._tell_wait(answer.wait)
         if answer.outgrown is not None:
             self._leave_to_newer_ones(answer.outgrown)
@@ -305,9 +306,13 @@ class Shift:
         if answer.expired.repaired:
             self._log.emit(LogEvent.JOBS_EXPIRED, count=answer.expired.repaired, ids=answer.expired.ids)
 
-    def _tell_wait(self, wait: Wait) -> None:
-        """What a drain waits for: once, and again when it waits for something else."""
-        if wait.cause != self._waits_for:
+    def _tell_wait(self, wait: Wait | None) -> None:
+        """What a drain waits for: once, and again when it waits for something else.
+
+        Only what two looks in a row have seen: something may have let go since the claim came back empty.
+        """
+        last, self._last_wait = self._last_wait, wait
+        if wait and last and wait.cause == last.cause and wait.cause != self._waits_for:
             self._waits_for = wait.cause
             self._log.emit(LogEvent.DRAIN_WAITS, why=wait.words, until=wait.until)
 
