@@ -67,6 +67,14 @@ _HEAD = (
     .limit(bindparam("limit"))
     .with_for_update(skip_locked=True)
 )
+_FIRST_TYPE = select(func.min(_c.type)).where(_c.turn.is_not(None))
+_TYPE_WALK = select(_FIRST_TYPE.scalar_subquery().label("type")).cte("walk", recursive=True)
+_TYPE_WALK = _TYPE_WALK.union_all(
+    select(_FIRST_TYPE.where(_c.type > _TYPE_WALK.c.type).scalar_subquery()).where(
+        _TYPE_WALK.c.type.is_not(None)
+    )
+)
+_READY_TYPES = select(_TYPE_WALK.c.type).where(_TYPE_WALK.c.type.is_not(None))
 _FIRST_USER = select(func.min(_c.user)).where(_c.type == bindparam("type"), _c.turn.is_not(None))
 _NEXT_USER = _FIRST_USER.where(_c.user > bindparam("after"))
 _ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
@@ -172,6 +180,11 @@ def heads_of_users(
         values = {"type": type_name, "now": now, "limit": limit, "user": user, "above": lowest}
         found += [Candidate(*row) for row in tx.execute(_HEAD_OF_USER, values)]
     return found
+
+
+def ready_types(tx: Connection) -> frozenset[str]:
+    """The types with a ready job: one probe a type, by a loose index scan, however many jobs each has."""
+    return frozenset(tx.execute(_READY_TYPES).scalars())
 
 
 def waiting_users(tx: Connection, type_name: str, after: str | None, limit: int) -> list[str]:

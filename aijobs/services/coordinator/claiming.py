@@ -19,6 +19,7 @@ _PROMOTE_AT_ONCE = 1000
 _WALK_AT_ONCE = 1000
 _STEPS = 20  # of such walks a claim: a longer lap is gone on with next time, for nobody else claims meanwhile
 _SPARE = 50
+_FEW_TYPES = 3
 
 Route = tuple[str, str | None]
 """Where a call goes: provider and model."""
@@ -136,7 +137,7 @@ class Claiming:
         above: int | None,
     ) -> list[Candidate]:
         """The best of the open types; *above* is the lowest priority that is not paused."""
-        open_types = [name for name in types if not tally.blocked_type(name)]
+        open_types = self._ready(tx, [name for name in types if not tally.blocked_type(name)])
         room = slots + _SPARE
         heads = {name: claims.head(tx, name, now, room, above) for name in open_types}
         chosen = choose([one for found in heads.values() for one in found], tally, slots)
@@ -145,6 +146,13 @@ class Claiming:
             if crowded and not tally.blocked_priority(found[-1].priority):
                 chosen += self._behind_the_crowd(tx, tally, name, chosen, slots - len(chosen), now, above)
         return chosen
+
+    def _ready(self, tx: Tx, types: list[str]) -> list[str]:
+        """Those that have a ready job, where they are many: the head of an empty line costs a round trip."""
+        if len(types) <= _FEW_TYPES:
+            return types
+        ready = claims.ready_types(tx)
+        return [name for name in types if name in ready]
 
     def _behind_the_crowd(
         self, tx: Tx, tally: Tally, name: str, chosen: Sequence[Candidate], slots: int, now: datetime,
