@@ -50,7 +50,7 @@ def _insert_of_one(dialect: Any) -> Any:
     job = dialect.insert(jobs).values(values)
     job = job.on_conflict_do_nothing(index_elements=_ON_KEY, index_where=_WHERE_KEYED)
     if lite:
-        return job.execution_options(preserve_rowcount=True)
+        return job
     made = job.returning(jobs.c.id, jobs.c.turn).cte("made")
     payload = bindparam("payload", type_=Text)
     kept = insert(job_inputs).from_select(("job_id", "payload"), select(made.c.id, payload)).cte("kept")
@@ -58,8 +58,18 @@ def _insert_of_one(dialect: Any) -> Any:
     return select(case((made.c.turn.is_not(None), word))).add_cte(kept)
 
 
-_ONE = PerDialect(_insert_of_one)
-_INPUT_OF_ONE = insert(job_inputs)
+def _text_of_one(dialect: Any) -> tuple[str, dict[str, Any]]:
+    """That statement as text, for the driver, and those of its values that are always the same.
+
+    To compile it once and for all spares SQLAlchemy a tenth of a whole enqueue.
+    """
+    style = "named" if dialect.__name__.endswith("sqlite") else "pyformat"
+    compiled = _insert_of_one(dialect).compile(dialect=dialect.dialect(paramstyle=style))
+    return str(compiled), {name: value for name, value in compiled.params.items() if value is not None}
+
+
+_ONE = PerDialect(_text_of_one)
+_INPUT_OF_ONE = "INSERT INTO job_inputs (job_id, payload) VALUES (?, ?)"
 
 
 def create_one(tx: Connection, job: Job, payload: str, *, due: bool) -> bool:
@@ -67,12 +77,14 @@ def create_one(tx: Connection, job: Job, payload: str, *, due: bool) -> bool:
 
     False, and nothing is written, when its idempotency key is taken.
     """
-    row = {**dict(zip(_NAMES, (*_plain(job), *_times(job)), strict=True)), "status": _PENDING, "due": due}
+    text, known = _ONE[tx.dialect.name]
+    row = dict(zip(_NAMES, (*_plain(job), *map(_instant, _times(job))), strict=True))
+    row |= known | {"status": _PENDING, "due": due}
     if is_postgresql(tx):
-        return tx.execute(_ONE["postgresql"], {**row, "payload": payload}).first() is not None
-    made = tx.execute(_ONE["sqlite"], row).rowcount == 1
+        return tx.exec_driver_sql(text, row | {"payload": payload}).first() is not None
+    made = tx.exec_driver_sql(text, row).rowcount == 1
     if made:
-        tx.execute(_INPUT_OF_ONE, {"job_id": job.id, "payload": payload})
+        tx.exec_driver_sql(_INPUT_OF_ONE, (job.id, payload))
     return made
 
 
