@@ -184,11 +184,11 @@ _PARK = (
     )
 )
 _AT_PROVIDER = (among(_c.provider_job_id, "provider_job_ids"), _c.provider == bindparam("at_provider"))
+# What is parked is being processed: the table sees to that. To ask again makes SQLite read all that is.
 _HASTEN = (
     update(jobs)
     .where(
         *_AT_PROVIDER,
-        _c.status == _PROCESSING,
         _c.parked_at.is_not(None),
     )
     .values(locked_until=bindparam("now"), updated_at=bindparam("now"))

@@ -19,6 +19,8 @@ LOOKS: dict[str, tuple[str, Callable[[Connection], Any]]] = {
     "parked jobs": ("ix_jobs_look", lambda tx: claims.parked_due(tx, START, ["t"], 9)),
     "jobs by id": ("sqlite_autoindex_jobs_1", lambda tx: moves.locked(tx, ["a", "b"])),
     "leases by id": ("(status=? AND id=?)", lambda tx: moves.renew(tx, [("a", 1)], START)),
+    "a look made due": ("ix_jobs_provider_job_id", lambda tx: moves.hasten(tx, "p", ["a"], START)),
+    "jobs by their work": ("ix_jobs_provider_job_id", lambda tx: moves.by_provider_job(tx, "p", ["a", "b"])),
     "what runs": ("ix_jobs_running", claims.running),
     "calls under way": ("ix_jobs_running", claims.in_flight),
     "old inputs": ("sqlite_autoindex_job_inputs_1", lambda tx: retention.drop_inputs(tx, START, 9, "")),
