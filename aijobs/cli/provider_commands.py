@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider's na
 For = Annotated[
     str | None, typer.Option("--for", metavar="DURATION", help="Ends by itself after this. Else: open.")
 ]
-_COLUMNS = ("PROVIDER", "BREAKER", "SINCE", "CALLS NOW", "MAY START", "UNTIL", "WHY")
+_COLUMNS = ("PROVIDER", "BREAKER", "SINCE", "CALLS", "MAY START", "UNTIL", "WHY")
 
 
 @notes("aijobs provider list --json", exits={0: "listed", 5: "the store cannot be reached"})
