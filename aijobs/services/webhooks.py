@@ -1,4 +1,4 @@
-"""Webhook intake: the one function behind `serve` and `webhook ingest`.
+"""Webhook intake: the one way in, behind `serve` and `webhook ingest`.
 
 Verify the raw bytes, write the delivery down with its follow-up, answer. The work itself (asking the provider
 what became of the job) is done by workers.
@@ -6,11 +6,11 @@ what became of the job) is done by workers.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from aijobs.core.errors import AijobsError, NotFound
+from aijobs.core.errors import AijobsError, NotFound, SchemaMismatch, StoreLocked, StoreUnreachable
 from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.core.signature import Headers, Refusal, Refused, Verified, verify
 from aijobs.core.signing_key import decode_key
@@ -81,33 +81,48 @@ class Webhooks:
         is wrong with the delivery), and StoreError when it could not be written down: only then should the
         sender try again.
         """
+        (answer,) = self.record([self.read(provider, headers, body)])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def read(self, provider: str, headers: Headers | Iterable[tuple[bytes, bytes]], body: bytes) -> Delivery:
+        """What is to be written down of a delivery, which is verified. Asks no store.
+
+        Raises NotFound and WebhookRefusedError, as `intake` does.
+        """
         verified = self._verified(provider, headers, body)
         event_type, provider_job_id, happened_at = _event(body)
         heeded = provider not in self._only_final or event_type in _FINAL_EVENTS
         concerns_a_job = heeded and provider_job_id is not None
         now = self.coordinator.clock.now()
-        received: Received = self.coordinator.receive(
-            Delivery(
-                provider=provider,
-                delivery_id=verified.delivery_id,
-                event_type=event_type,
-                provider_job_id=provider_job_id if concerns_a_job else None,
-                job_id=None,
-                body_hash=hashlib.sha256(body).hexdigest(),
-                outcome="unmatched" if concerns_a_job else "ignored",
-                sent_at=min(verified.sent_at, happened_at or verified.sent_at),
-                received_at=now,
-                handled_at=None if concerns_a_job else now,
-            )
-        )
-        return Intake(
+        return Delivery(
             provider=provider,
             delivery_id=verified.delivery_id,
             event_type=event_type,
-            job_id=received.job_id,
-            outcome=received.reception.value,
-            contradicts=received.contradicts,
+            provider_job_id=provider_job_id if concerns_a_job else None,
+            job_id=None,
+            body_hash=hashlib.sha256(body).hexdigest(),
+            outcome="unmatched" if concerns_a_job else "ignored",
+            sent_at=min(verified.sent_at, happened_at or verified.sent_at),
+            received_at=now,
+            handled_at=None if concerns_a_job else now,
         )
+
+    def record(self, found: Sequence[Delivery]) -> list[Intake | Exception]:
+        """Write deliveries down in one transaction; one answer each, in order, or why there is none.
+
+        If that fails, each half of them is tried by itself: what is wrong with one is its own answer and
+        harms no other. A store that is away is away for all.
+        """
+        try:
+            received = self.coordinator.receive_many(found)
+        except (StoreUnreachable, StoreLocked, SchemaMismatch) as away:
+            return [away] * len(found)
+        except Exception as fault:  # it belongs to whoever sent this delivery
+            half = len(found) // 2
+            return [*self.record(found[:half]), *self.record(found[half:])] if half else [fault]
+        return [_intake(one, answer) for one, answer in zip(found, received, strict=True)]
 
     def _verified(self, provider: str, headers: Headers, body: bytes) -> Verified:
         keys = self._keys.get(provider)
@@ -123,6 +138,17 @@ class Webhooks:
         if isinstance(answer, Refused):
             raise WebhookRefusedError(answer.kind, answer.reason)
         return answer
+
+
+def _intake(delivery: Delivery, received: Received) -> Intake:
+    return Intake(
+        provider=delivery.provider,
+        delivery_id=delivery.delivery_id,
+        event_type=delivery.event_type,
+        job_id=received.job_id,
+        outcome=received.reception.value,
+        contradicts=received.contradicts,
+    )
 
 
 def _event(body: bytes) -> tuple[str, str | None, datetime | None]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -11,6 +12,9 @@ from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import deliveries
 
 _c = deliveries.c
+
+Key = tuple[str, str]
+"""A provider, and its id of a delivery."""
 
 Work = tuple[str, str]
 """A provider, and what it calls a piece of work."""
@@ -31,16 +35,25 @@ class Delivery:
     received_at: datetime
     handled_at: datetime | None
 
+    @property
+    def key(self) -> Key:
+        """What copies have in common."""
+        return self.provider, self.delivery_id
 
+
+_key = attrgetter("key")
 _NAMES = tuple(Delivery.__dataclass_fields__)
 _COLUMNS = tuple(_c[name] for name in _NAMES)
 _RECORD = PerDialect(
-    lambda dialect: (
-        dialect.insert(deliveries).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    )
+    lambda dialect: dialect.insert(deliveries).on_conflict_do_nothing().returning(_c.provider, _c.delivery_id)
 )
 _KEY = (_c.provider == bindparam("of_provider"), _c.delivery_id == bindparam("of_delivery"))
-_COUNT_COPY = update(deliveries).where(*_KEY).values(copies=_c.copies + 1).returning(_c.body_hash, _c.job_id)
+_COUNT_COPIES = (
+    update(deliveries)
+    .where(*_KEY)
+    .values(copies=_c.copies + bindparam("more"))
+    .returning(_c.body_hash, _c.job_id)
+)
 _WAITING = select(_c.provider, _c.provider_job_id).where(
     _c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True)), _c.handled_at.is_(None)
 )
@@ -77,16 +90,23 @@ _SETTLE = (
 )
 
 
-def record(tx: Connection, delivery: Delivery) -> bool:
-    """Write a delivery down; False when one of that id is there already."""
-    row = {name: getattr(delivery, name) for name in _NAMES}
-    return tx.execute(_RECORD[tx.dialect.name], row).rowcount == 1
+def record(tx: Connection, found: Iterable[Delivery]) -> frozenset[Key]:
+    """Write deliveries down, of each key one; the keys that were not there already.
+
+    In one order for everybody, so that two servers which are sent the same cannot deadlock.
+    """
+    rows = [{name: getattr(delivery, name) for name in _NAMES} for delivery in sorted(found, key=_key)]
+    return frozenset((row[0], row[1]) for row in tx.execute(_RECORD[tx.dialect.name], rows))
 
 
-def count_copy(tx: Connection, provider: str, delivery_id: str) -> tuple[str, str | None]:
-    """Count another copy of a delivery; the (body hash, job id) of the first."""
-    row = tx.execute(_COUNT_COPY, {"of_provider": provider, "of_delivery": delivery_id}).one()
-    return row[0], row[1]
+def count_copies(tx: Connection, copies: Mapping[Key, int]) -> dict[Key, tuple[str, str | None]]:
+    """Count more copies of deliveries; by key the (body hash, job id) of the first."""
+    firsts = {}
+    for (provider, delivery_id), more in sorted(copies.items()):
+        values = {"of_provider": provider, "of_delivery": delivery_id, "more": more}
+        body_hash, job_id = tx.execute(_COUNT_COPIES, values).one()
+        firsts[provider, delivery_id] = (body_hash, job_id)
+    return firsts
 
 
 def waiting_for(tx: Connection, works: Collection[Work]) -> frozenset[Work]:

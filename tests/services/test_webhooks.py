@@ -3,21 +3,24 @@
 import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from threading import Barrier
 
 import pytest
 
 from aijobs.core.clock import seeded_chance
-from aijobs.core.errors import NotFound, StoreError
+from aijobs.core.errors import NotFound, StoreError, StoreUnreachable
 from aijobs.core.lifecycle import Parked
 from aijobs.core.model import NO_CALL
 from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator.inbox import receive
 from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
 from aijobs.store import deliveries, rollups
 from aijobs.store.engine import open_store
+from tests.support.invariants import violations
 from tests.support.jobs import claim_one, claim_some, ended, history, new_job, present, settings_of, succeed
 from tests.support.kept import count_unmatched
 
@@ -53,6 +56,12 @@ def deliver(webhooks, delivery_id="wh_1", body=None, provider="p", **event):
     sent = body_of(**event) if body is None else body
     headers = sign(delivery_id, sent, keys=[KEY], now=webhooks.coordinator.clock.now())
     return webhooks.intake(provider, headers, sent)
+
+
+def read(webhooks, delivery_id, provider="p", **event):
+    sent = body_of(**event)
+    headers = sign(delivery_id, sent, keys=[KEY], now=webhooks.coordinator.clock.now())
+    return webhooks.read(provider, headers, sent)
 
 
 def parked(coordinator, clock, provider_job_id="resp_1"):
@@ -249,6 +258,79 @@ def test_copies_that_arrive_at_the_same_instant_are_one_delivery(store, clock):
         outcomes = sorted(pool.map(send, range(6)))
 
     assert outcomes == ["accepted"] + ["duplicate"] * 5
+
+
+def test_deliveries_written_together_are_answered_each_for_itself(store, webhooks, coordinator, clock):
+    job = parked(coordinator, clock)
+    deliver(webhooks, "wh_0", kind="response.failed")
+    jobless = {"provider_job_id": "resp_sample"}
+
+    answers = webhooks.record(
+        [
+            read(webhooks, "wh_1"),
+            read(webhooks, "wh_2", **jobless),
+            read(webhooks, "wh_1"),
+            read(webhooks, "wh_0"),
+            read(webhooks, "wh_3", kind="future.event"),
+            read(webhooks, "wh_1", **jobless),
+            read(webhooks, "wh_1", provider="other"),
+        ]
+    )
+
+    assert [(one.outcome, one.job_id, one.contradicts) for one in answers] == [
+        ("accepted", job.id, False),
+        ("unmatched", None, False),
+        ("duplicate", job.id, False),
+        ("duplicate", job.id, True),
+        ("ignored", None, False),
+        ("duplicate", job.id, True),
+        ("unmatched", None, False),
+    ]
+    assert violations(store) == []
+
+
+def test_one_that_the_database_refuses_harms_none_of_those_written_with_it(
+    store, webhooks, coordinator, clock
+):
+    job = parked(coordinator, clock)
+    bad = replace(read(webhooks, "wh_bad"), event_type="no text: \ud800")
+    found = [read(webhooks, f"wh_{n}", provider_job_id=f"resp_{n}") for n in range(5)]
+
+    answers = webhooks.record([*found[:3], bad, *found[3:]])
+
+    refused = answers.pop(3)
+    assert isinstance(refused, Exception)
+    assert [(one.outcome, one.job_id) for one in answers] == [
+        ("accepted", job.id) if n == 1 else ("unmatched", None) for n in range(5)
+    ]
+    assert {deliver(webhooks, f"wh_{n}").outcome for n in range(5)} == {"duplicate"}
+
+
+def test_a_store_that_is_away_is_asked_once_for_all(webhooks, monkeypatch):
+    asked = []
+
+    def away(*_: object) -> bool:
+        asked.append("again")
+        raise StoreUnreachable("the store is away")
+
+    monkeypatch.setattr(deliveries, "record", away)
+    answers = webhooks.record([read(webhooks, f"wh_{n}") for n in range(4)])
+
+    assert [type(one) for one in answers] == [StoreUnreachable] * 4
+    assert asked == ["again"]
+
+
+def test_a_server_that_another_was_quicker_than_at_some_of_them_takes_the_rest(store, webhooks, clock):
+    late = [read(webhooks, f"wh_{n}") for n in (3, 2, 1)]
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.write() as tx:
+            first = receive(tx, [read(webhooks, f"wh_{n}") for n in (1, 2)], clock.now())
+            second = pool.submit(webhooks.record, late)
+        outcomes = [one.outcome for one in second.result()]
+
+    assert [one.reception for one in first] == ["unmatched"] * 2
+    assert outcomes == ["unmatched", "duplicate", "duplicate"]
 
 
 def test_how_old_a_delivery_may_be_is_the_providers_setting(store, clock):

@@ -132,15 +132,15 @@ def blind_replay() -> None:
 def no_dedup() -> None:
     """Every copy of a delivery passes for a new one."""
     from aijobs.core.clock import system_chance
-    from aijobs.store import deliveries
+    from aijobs.services.coordinator import inbox
 
     chance = system_chance()
 
-    def record(original: Any, tx: Any, delivery: Any) -> Any:
-        fresh = f"{delivery.delivery_id}-{chance.getrandbits(64)}"
-        return original(tx, replace(delivery, delivery_id=fresh))
+    def receive(original: Any, tx: Any, found: Any, now: Any) -> Any:
+        fresh = [replace(one, delivery_id=f"{one.delivery_id}-{chance.getrandbits(64)}") for one in found]
+        return original(tx, fresh, now)
 
-    around(deliveries, "record", record)
+    around(inbox, "receive", receive)
 
 
 def never_opening() -> None:

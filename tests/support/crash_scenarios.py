@@ -176,8 +176,8 @@ def _parked(process: Process) -> None:
 
 def _webhook(process: Process) -> None:
     for work in process.outside.works:
-        process.deliver(work)
-        process.deliver(work)  # a copy
+        process.deliver(work, work)  # with a copy
+        process.deliver(work)  # another one
     process.work()
 
 

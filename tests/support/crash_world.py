@@ -27,6 +27,7 @@ from aijobs.services.sweeper import Sweeper
 from aijobs.services.webhooks import Webhooks
 from aijobs.services.worker.errands import Errand, Errands
 from aijobs.store import effects, jobs
+from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store
 from tests.support.clock import START, ManualClock
 from tests.support.fuse import Fuse
@@ -266,13 +267,16 @@ class Process:
                 self.deliver(work)
                 self.outside.note("heard", work)
 
-    def deliver(self, work: str) -> None:
-        """One delivery about one piece of work."""
+    def deliver(self, *works: str) -> None:
+        """A delivery about each piece of work, written down together."""
+        for answer in self._webhooks.record([self._delivery(work) for work in works]):
+            if isinstance(answer, Exception):
+                raise answer
+
+    def _delivery(self, work: str) -> Delivery:
         body = json.dumps({"type": "response.completed", "data": {"id": work}}).encode()
-        name = f"wh_{work}"
-        self._webhooks.intake(
-            "p", sign(name, body, keys=[decode_key(SECRET)], now=self.world.clock.now()), body
-        )
+        headers = sign(f"wh_{work}", body, keys=[decode_key(SECRET)], now=self.world.clock.now())
+        return self._webhooks.read("p", headers, body)
 
     def find(self) -> None:
         """Ask after work that nobody knows of."""

@@ -177,9 +177,13 @@ class Coordinator:
 
     def receive(self, delivery: "Delivery") -> Received:
         """Write a verified webhook delivery down and make its job's next look due, in one transaction."""
+        return self.receive_many([delivery])[0]
+
+    def receive_many(self, found: Sequence["Delivery"]) -> list[Received]:
+        """As `receive`, of many in one transaction; one answer each, in order."""
         from aijobs.services.coordinator.inbox import receive
 
-        return self._write(lambda tx: receive(tx, delivery, self.clock.now()))
+        return self._write(lambda tx: receive(tx, found, self.clock.now()))
 
     def settle_delivery(self, delivery: "Delivery", reply: Reply) -> Settled:
         """Do what the provider's word on the work behind an unmatched delivery asks for: see `adoption`."""

@@ -4,14 +4,16 @@ A delivery never carries a result and never moves a job: it says that looking is
 deliveries out of order and deliveries long after the end cannot undo anything.
 """
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from aijobs.core.model import Status
+from aijobs.core.model import Job, Status
 from aijobs.core.totals import DELIVERIES, WEBHOOK_DELAY, Totals
 from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.values import Received, Reception
 from aijobs.store import deliveries, moves, rollups, wake
-from aijobs.store.deliveries import Delivery
+from aijobs.store.deliveries import Delivery, Key, Work
 from aijobs.store.engine import Tx
 
 _ABOUT_A_JOB = frozenset({Reception.ACCEPTED, Reception.UNMATCHED})
@@ -20,46 +22,74 @@ COMPLETED = "response.completed"
 """The event that says the work was done, and so was paid for."""
 
 
-def receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
-    """Record *delivery*, its follow-up and its count in the caller's transaction."""
-    received = _receive(tx, delivery, now)
+def receive(tx: Tx, found: Sequence[Delivery], now: datetime) -> list[Received]:
+    """Record *found* with follow-ups and counts in the caller's transaction; one answer each, in order."""
+    answers = _receive(tx, found, now)
     totals = Totals()
-    totals.count(DELIVERIES, provider=delivery.provider, result=received.reception.value)
-    if received.reception in _ABOUT_A_JOB and delivery.sent_at:
-        totals.observe(WEBHOOK_DELAY, [delivery.received_at - delivery.sent_at], provider=delivery.provider)
-    rollups.add(tx, totals, shard_of(delivery.delivery_id), now)
-    return received
+    for delivery, received in zip(found, answers, strict=True):
+        totals.count(DELIVERIES, provider=delivery.provider, result=received.reception.value)
+        if received.reception in _ABOUT_A_JOB and delivery.sent_at:
+            waited = delivery.received_at - delivery.sent_at
+            totals.observe(WEBHOOK_DELAY, [waited], provider=delivery.provider)
+    rollups.add(tx, totals, shard_of(found[0].delivery_id), now)
+    return answers
 
 
-def _receive(tx: Tx, delivery: Delivery, now: datetime) -> Received:
-    if not deliveries.record(tx, delivery):
-        first_hash, job_id = deliveries.count_copy(tx, delivery.provider, delivery.delivery_id)
-        other = first_hash != delivery.body_hash
-        return Received(reception=Reception.DUPLICATE, job_id=job_id, contradicts=other)
+def _receive(tx: Tx, found: Sequence[Delivery], now: datetime) -> list[Received]:
+    """The first of each key is the delivery, unless the store has it already; the others are copies."""
+    firsts: dict[Key, Delivery] = {}
+    for delivery in found:
+        firsts.setdefault(delivery.key, delivery)
+    recorded = deliveries.record(tx, firsts.values())
+    new = [one for key, one in firsts.items() if key in recorded]
+    jobs = _jobs_of(tx, [one for one in new if one.outcome != "ignored"], now)
+    copies = Counter(one.key for one in found)
+    copies.subtract(recorded)
+    known = deliveries.count_copies(tx, +copies)
+    return [
+        _taken(one, jobs) if one.key in recorded and one is firsts[one.key] else _copy(one, *known[one.key])
+        for one in found
+    ]
+
+
+def _taken(delivery: Delivery, jobs: Mapping[Work, str]) -> Received:
     if delivery.outcome == "ignored":
         return Received(reception=Reception.IGNORED)
-    assert delivery.provider_job_id is not None
-    job_id = _job_of(tx, delivery, now)
-    if job_id is None:
-        return Received(reception=Reception.UNMATCHED)
-    return Received(reception=Reception.ACCEPTED, job_id=job_id)
+    job_id = jobs.get(_work(delivery))
+    return Received(reception=Reception.ACCEPTED if job_id else Reception.UNMATCHED, job_id=job_id)
 
 
-def _job_of(tx: Tx, delivery: Delivery, now: datetime) -> str | None:
-    """The job of a delivery; if it is parked its next look is due now.
+def _copy(delivery: Delivery, first_hash: str, job_id: str | None) -> Received:
+    other = first_hash != delivery.body_hash
+    return Received(reception=Reception.DUPLICATE, job_id=job_id, contradicts=other)
+
+
+def _jobs_of(tx: Tx, new: Sequence[Delivery], now: datetime) -> dict[Work, str]:
+    """The jobs of new deliveries; of those that are parked the next look is due now.
 
     Work said to be complete, of a job that ended otherwise, leaves the delivery open: somebody looks at what
     it cost (`services/orphans.py`).
     """
-    provider_job_id = delivery.provider_job_id
-    assert provider_job_id is not None
-    hastened = moves.hasten(tx, delivery.provider, [provider_job_id], now)
-    if hastened:
-        wake.notify(tx)
-    known = moves.by_provider_job(tx, delivery.provider, [provider_job_id])
-    if not known:
-        return None
-    late = delivery.event_type == COMPLETED and known[0].status in (Status.CANCELLED, Status.DEAD_LETTER)
-    if not late:
-        deliveries.match(tx, {(delivery.provider, provider_job_id): known[0].id}, now)
-    return known[0].id
+    asked: dict[str, set[str]] = defaultdict(set)
+    for provider, provider_job_id in map(_work, new):
+        asked[provider].add(provider_job_id)
+    known: dict[Work, Job] = {}
+    for provider, names in sorted(asked.items()):
+        if moves.hasten(tx, provider, sorted(names), now):
+            wake.notify(tx)
+        for job in moves.by_provider_job(tx, provider, sorted(names)):
+            known.setdefault((provider, job.provider_job_id or ""), job)
+    jobs = {work: job.id for work, job in known.items()}
+    in_time = {_work(one) for one in new if not _is_late(one, known.get(_work(one)))}
+    deliveries.match(tx, {work: job_id for work, job_id in jobs.items() if work in in_time}, now)
+    return jobs
+
+
+def _is_late(delivery: Delivery, job: Job | None) -> bool:
+    ended_otherwise = job is not None and job.status in (Status.CANCELLED, Status.DEAD_LETTER)
+    return ended_otherwise and delivery.event_type == COMPLETED
+
+
+def _work(delivery: Delivery) -> Work:
+    assert delivery.provider_job_id is not None
+    return delivery.provider, delivery.provider_job_id
