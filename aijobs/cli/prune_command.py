@@ -17,7 +17,7 @@ from aijobs.services.pruner import Pruned, Pruner
     exits={0: "removed, or nothing was too old", 1: "you said no", 5: "the store cannot be reached"},
 )
 def prune(ctx: typer.Context, preview: Preview = False, yes: Yes = False) -> int:
-    """Remove jobs, inputs, results, deliveries and notifications that were kept as long as `retention` says.
+    """Remove jobs, bodies, deliveries, notifications and records that were kept as long as `retention` says.
 
     Goes in small batches and may be stopped at any point. Open dead letters, jobs whose key still lives and
     jobs somebody has yet to be told about stay; so do all totals.

@@ -103,6 +103,10 @@ class Pruner:
             retention.count_notifications,
             _while_full(retention.drop_notifications),
         )
+        kept = _span(keep.records)
+        yield _Kind("usage by day", kept, retention.count_usage, _while_full(retention.drop_usage))
+        yield _Kind("ended replays", kept, retention.count_replays, retention.drop_replays)
+        yield _Kind("events of no job", kept, retention.count_events, _while_full(retention.drop_events))
 
     def _jobs(self, what: str, status: Status, kept: timedelta | str, now: datetime) -> _Kind:
         def count(tx: Tx, before: datetime) -> int:

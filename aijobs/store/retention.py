@@ -4,12 +4,12 @@ Each batch begins where the one before ended. What must stay although it is old 
 open dead letter) collects at the front, and would else be walked over again by every batch of a night.
 
 Never removed: a job that has not ended, a dead letter that nobody closed, a job whose idempotency key still
-lives (a repeat would run it again), a job somebody has yet to be told about.
+lives (a repeat would run it again), a job somebody has yet to be told about, a replay that may be resumed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -18,6 +18,7 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    and_,
     bindparam,
     delete,
     exists,
@@ -32,6 +33,7 @@ from aijobs.store.arrays import among
 from aijobs.store.tables import (
     dead_letters,
     deliveries,
+    events,
     job_inputs,
     job_results,
     jobs,
@@ -39,6 +41,8 @@ from aijobs.store.tables import (
     notifications,
     provider_calls,
     replay_items,
+    replays,
+    usage_days,
 )
 
 _c = jobs.c
@@ -93,6 +97,21 @@ _NOTIFICATIONS = (  # by id, which is by age
     .order_by(_n.id)
 )
 _LIMIT: Any = bindparam("limit")
+_OLD_EVENTS = (
+    select(events.c.id).where(events.c.job_id.is_(None), events.c.at <= _BEFORE).order_by(events.c.at)
+)
+_OLD_REPLAYS = select(replays.c.id).where(
+    or_(
+        replays.c.finished_at <= _BEFORE,
+        and_(replays.c.state == "planned", replays.c.expires_at <= _BEFORE),  # never carried out
+    )
+)
+_OLD_ITEMS = select(replay_items.c.replay_id, replay_items.c.job_id).where(
+    replay_items.c.replay_id.in_(_OLD_REPLAYS)
+)
+_USAGE_KEY = tuple(usage_days.primary_key)
+_OLD_USAGE = select(*_USAGE_KEY).where(usage_days.c.day < bindparam("day")).order_by(usage_days.c.day)
+_DROP_USAGE = delete(usage_days).where(*(part == bindparam(f"of_{part.name}") for part in _USAGE_KEY))
 
 
 def ended_jobs(
@@ -185,6 +204,52 @@ def count_notifications(tx: Connection, before: datetime) -> int:
     return _count(tx, _NOTIFICATIONS, before=before, young=_young(before))
 
 
+def drop_usage(tx: Connection, before: datetime, limit: int) -> int:
+    """Drop the usage of days that were over by then."""
+    rows = tx.execute(_OLD_USAGE.limit(_LIMIT), {"day": _day(before), "limit": limit}).all()
+    values = [{f"of_{name}": value for name, value in row._asdict().items()} for row in rows]
+    return tx.execute(_DROP_USAGE, values).rowcount if rows else 0
+
+
+def count_usage(tx: Connection, before: datetime) -> int:
+    """How many rows `drop_usage` would drop in all."""
+    return _count(tx, _OLD_USAGE, day=_day(before))
+
+
+def drop_replays(tx: Connection, before: datetime, limit: int) -> tuple[int, bool]:
+    """Drop replays that ended, or expired, long enough ago; how many, and whether there may be more.
+
+    What each was to replay goes first, *limit* rows at a time: there may be a hundred thousand.
+    """
+    values = {"before": before, "limit": limit}
+    parts = tx.execute(_OLD_ITEMS.limit(_LIMIT), values).all()
+    if parts:
+        i = replay_items.c
+        gone = delete(replay_items).where(i.replay_id == bindparam("of"), i.job_id == bindparam("id"))
+        tx.execute(gone, [{"of": row[0], "id": row[1]} for row in parts])
+        return 0, True
+    ids = list(tx.execute(_OLD_REPLAYS.limit(_LIMIT), values).scalars())
+    if ids:
+        tx.execute(delete(replays).where(replays.c.id.in_(_IDS)), {"ids": ids})
+    return len(ids), len(ids) == limit
+
+
+def count_replays(tx: Connection, before: datetime) -> int:
+    """How many replays `drop_replays` would drop in all."""
+    return _count(tx, _OLD_REPLAYS, before=before)
+
+
+def drop_events(tx: Connection, before: datetime, limit: int) -> int:
+    """Drop events that belong to no job; those of a job go with it."""
+    ids = list(tx.execute(_OLD_EVENTS.limit(_LIMIT), {"before": before, "limit": limit}).scalars())
+    return tx.execute(delete(events).where(events.c.id.in_(_IDS)), {"ids": ids}).rowcount if ids else 0
+
+
+def count_events(tx: Connection, before: datetime) -> int:
+    """How many events `drop_events` would drop in all."""
+    return _count(tx, _OLD_EVENTS, before=before)
+
+
 def forget_calls(tx: Connection, before: datetime) -> int:
     """Forget counts of calls that no retry budget looks at any more."""
     gone = delete(provider_calls).where(provider_calls.c.bucket <= _BEFORE)
@@ -194,6 +259,11 @@ def forget_calls(tx: Connection, before: datetime) -> int:
 def forget_minutes(tx: Connection, before: datetime) -> int:
     """Forget what was counted by the minute and is looked at no more."""
     return tx.execute(delete(minutes).where(minutes.c.minute <= _BEFORE), {"before": before}).rowcount
+
+
+def _day(before: datetime) -> str:
+    """The day (UTC) in which it falls, which is not over."""
+    return before.astimezone(UTC).date().isoformat()
 
 
 def _young(before: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Tokens and cost summed by day, type, user, provider and model; kept whatever is pruned."""
+"""Tokens and cost summed by day, type, user, provider and model; jobs may be pruned long before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

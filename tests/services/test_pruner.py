@@ -5,11 +5,16 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from aijobs.core.model import ErrorClass, Status
+from aijobs.core.model import ErrorClass, Event, Status
+from aijobs.core.replaying import ReplayOptions
+from aijobs.core.settings import RetentionSettings
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.pruner import Pruner
-from aijobs.store import history, jobs, retention
-from aijobs.store.tables import dead_letters, executions, job_inputs, job_results, notifications
+from aijobs.services.replay import Planner
+from aijobs.store import history, jobs, replays, retention, usage_days
+from aijobs.store.dead_letters import DeadLetterFilter
+from aijobs.store.tables import dead_letters, events, executions, job_inputs, job_results, notifications
+from tests.support.clock import START
 from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
 
 DAYS_30 = timedelta(days=30)
@@ -181,8 +186,9 @@ def test_a_job_that_has_not_ended_is_not_touched(store, coordinator, pruner, clo
 
 
 def test_what_is_kept_for_ever_is_kept(store, coordinator, clock):
-    keep = dict.fromkeys(("succeeded", "cancelled", "closed", "inputs", "results", "deliveries"), "forever")
+    keep = dict.fromkeys(RetentionSettings.model_fields, "forever")
     finished(coordinator)
+    record(store, clock.now())
     clock.advance(timedelta(days=4000))
 
     assert removed(Pruner(store, settings_of(retention=keep)).run()) == {}
@@ -197,6 +203,77 @@ def test_results_may_go_before_their_jobs(store, coordinator, clock):
 
     assert report == {"results": 1}
     assert (left(store), left(store, job_results)) == (1, 0)
+
+
+# --- Records of no job -----------------------------------------------------------------------------
+
+TEN_DAYS = timedelta(days=10)
+MOMENT = timedelta(microseconds=1)
+
+
+def record(store, now, *, of_job=None):
+    """Usage of four users on the day of *now*, four settings of a switch, and one event of a job."""
+    sums = {"day": now.date().isoformat(), "type": "t", "provider": "p", "model": "m", "calls": 1}
+    happened = [Event(kind="pause", actor="ana", at=now) for _ in range(4)]
+    with store.write() as tx:
+        usage_days.add(tx, [{**dict.fromkeys(usage_days._SUMMED), **sums, "user": f"u{n}"} for n in range(4)])
+        history.add_events(tx, happened)
+        if of_job is not None:
+            history.add_events(tx, [Event(kind="released", actor="ana", at=now, job_id=of_job)])
+
+
+def test_records_of_no_job_go_exactly_when_their_time_is_over(store, coordinator, clock):
+    job = dead(coordinator)
+    clock.set(START + timedelta(hours=9))
+    record(store, clock.now(), of_job=job.id)
+    record(store, clock.now() + timedelta(days=1))
+    pruner = Pruner(store, settings_of(retention={"records": "10d"}), batch=3)
+
+    clock.set(START + timedelta(hours=9) + TEN_DAYS - MOMENT)
+    early = removed(pruner.run())
+    clock.advance(MOMENT)
+    events_go = removed(pruner.run())
+    clock.set(START + timedelta(days=1) + TEN_DAYS - MOMENT)
+    early_too = removed(pruner.run())
+    clock.advance(MOMENT)
+    preview = removed(pruner.preview())
+    usage_goes = removed(pruner.run())
+
+    assert early == early_too == {}
+    assert events_go == {"events of no job": 4}
+    assert preview == usage_goes == {"usage by day": 4}
+    assert (left(store, events), left(store, usage_days.usage_days)) == (5, 4)
+
+
+def test_a_replay_goes_when_it_ended_long_ago_and_one_that_may_be_resumed_stays(
+    store, coordinator, chance, clock
+):
+    for number in range(4):
+        dead(coordinator, payload=str(number))
+    planner = Planner(store, settings_of(), chance=chance)
+    ended, open_one, unused = (
+        planner.plan(DeadLetterFilter(), ReplayOptions(), limit=10, actor="ana", reason="r").id
+        for _ in range(3)
+    )
+    now = clock.now()
+    with store.write() as tx:
+        replays.abort(tx, ended, "enough", now)
+        assert replays.take(tx, open_one, "me", now, now)
+        assert replays.interrupt(tx, [open_one], now)
+    pruner = Pruner(store, settings_of(retention={"records": "10d"}), batch=3)
+
+    clock.advance(TEN_DAYS - MOMENT)
+    early = removed(pruner.run())
+    clock.advance(MOMENT)
+    in_time = removed(pruner.run())
+    clock.advance(timedelta(days=400))
+    expired = removed(pruner.run())
+
+    assert (early, in_time, expired) == ({}, {"ended replays": 1}, {"ended replays": 1})
+    with store.read() as tx:
+        assert [one.id for one in replays.newest(tx, 9)] == [open_one]
+        assert len(replays.items(tx, open_one)) == 4
+        assert replays.items(tx, ended) == replays.items(tx, unused) == []
 
 
 # --- What must stay is not walked over by every batch ----------------------------------------------

@@ -29,6 +29,8 @@ LOOKS: dict[str, tuple[str, Callable[[Connection], Any]]] = {
         "SEARCH notifications USING INDEX sqlite_autoindex_notifications_1",
         lambda tx: retention.drop_notifications(tx, START, 9),
     ),
+    "old events of no job": ("ix_events_of_none", lambda tx: retention.drop_events(tx, START, 9)),
+    "old usage": ("sqlite_autoindex_usage_days_1", lambda tx: retention.drop_usage(tx, START, 9)),
     "inputs by id": ("sqlite_autoindex_job_inputs_1", lambda tx: jobs.payloads_of(tx, ["a", "b"])),
 }
 """The index, and what should go by it."""

@@ -182,6 +182,9 @@ class RetentionSettings(Section):
     deliveries: Annotated[Retention, Field(description="webhook deliveries and sent notifications")] = (
         timedelta(days=30)
     )
+    records: Annotated[
+        Retention, Field(description="usage by day, ended replays, events that belong to no job")
+    ] = timedelta(days=400)
 
 
 class Price(Section):

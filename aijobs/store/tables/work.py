@@ -203,3 +203,4 @@ events = Table(
     sqlite_autoincrement=True,
 )
 partial_index("ix_events_job", events.c.job_id, events.c.id, where=text("job_id IS NOT NULL"))
+partial_index("ix_events_of_none", events.c.at, where=text("job_id IS NULL"))  # for retention; they are few
