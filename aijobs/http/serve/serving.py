@@ -8,6 +8,7 @@ from typing import Self
 from aijobs.core.clock import Chance, Clock
 from aijobs.core.log_events import Log
 from aijobs.core.settings import Settings
+from aijobs.http.serve.group_commit import GroupCommit
 from aijobs.http.serve.threads import Threads
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.metrics import Metrics
@@ -44,6 +45,7 @@ class Bounds:
     heartbeat: float = 15.0  # between two signs of life in an event stream
     streams: int = 200  # event streams at once
     connections: int = 1000  # for one more, the one goes that kept us waiting longest; 503 if none waits
+    deliveries: int = 1000  # webhooks that wait to be written; 503 for one more
     threads: int = 4
     retry_after: int = 5  # what is said when the store is away
 
@@ -64,6 +66,9 @@ class Serving:
         self.coordinator = Coordinator(store, settings, chance=chance, clock=clock, tracing=tracing)
         self.webhooks = Webhooks(self.coordinator, settings)
         self.threads = Threads(self.bounds.threads, patience=self.bounds.store)
+        self.inbox = GroupCommit(
+            self.webhooks.record, self.threads, most=self.bounds.deliveries, patience=self.bounds.store
+        )
         self.metrics = Metrics(store, settings)
         self.scraping = asyncio.Lock()
         self.stopping = asyncio.Event()

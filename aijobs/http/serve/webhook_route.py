@@ -20,7 +20,7 @@ async def webhook(request: Request, serving: Serving) -> Response:
     body = await read_body(request, limit=LONGEST_BODY, seconds=serving.bounds.body)
     headers = request.headers.raw
     try:
-        intake = await serving.threads.run(lambda: serving.webhooks.intake(provider, headers, body))
+        intake = await serving.inbox.add(serving.webhooks.read(provider, headers, body))
     except WebhookRefusedError as refused:
         serving.log.emit(LogEvent.DELIVERY_REFUSED, provider=provider, reason=refused.reason)
         if refused.refusal is Refusal.MALFORMED:
