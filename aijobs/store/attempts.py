@@ -6,6 +6,7 @@ matter (it may have been committed) and is left to the caller, as is a lock that
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Door = Callable[[], AbstractContextManager[Connection]]
+"""What opens a transaction."""
+
 ATTEMPTS = 5
 """How often a transaction is run at most."""
 
@@ -32,32 +36,32 @@ def write(
     *,
     chance: Chance,
     sleep: Callable[[float], None] = time.sleep,
+    door: Door | None = None,
 ) -> T:
     """What *work* returns, run in a transaction of its own that commits; the last StoreError when none does.
 
-    *work* must do nothing but talk to the transaction, for it may run several times.
+    *work* must do nothing but talk to the transaction, for it may run several times. *door* is that of
+    the store through which it goes, `store.write` where none is named.
     """
-    try:
-        with store.write() as tx:
+
+    def once() -> T:
+        with (door or store.write)() as tx:
             return work(tx)
+
+    try:
+        return once()
     except StoreError as error:
         if not gave_up(error):
             raise
-    return _again(store, work, chance, sleep)
+    return _again(once, chance, sleep)
 
 
-def _again(
-    store: Store, work: Callable[[Connection], T], chance: Chance, sleep: Callable[[float], None]
-) -> T:
+def _again(once: Callable[[], T], chance: Chance, sleep: Callable[[float], None]) -> T:
     from tenacity import Retrying, retry_if_exception, stop_after_attempt  # 40 ms that most commands can save
 
     def pause(state: "RetryCallState") -> float:
         longest: float = _LONGEST * 2**state.attempt_number
         return chance.random() * longest
-
-    def once() -> T:
-        with store.write() as tx:
-            return work(tx)
 
     sleep(chance.random() * _LONGEST)
     stop = stop_after_attempt(ATTEMPTS - 1)

@@ -41,6 +41,7 @@ class Store:
         self.created = False
         self.warnings = sqlite.warnings_for(path) if path else ()
         self._reader = engine.execution_options(aijobs_read=True)
+        self._at_once = engine.execution_options(isolation_level="AUTOCOMMIT") if path is None else engine
         self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
 
     def __repr__(self) -> str:
@@ -53,6 +54,10 @@ class Store:
     def write(self) -> AbstractContextManager[Tx]:
         """A transaction that commits at the end of the block and rolls back when an exception leaves it."""
         return self._transaction(self.engine)
+
+    def at_once(self) -> AbstractContextManager[Tx]:
+        """As `write`, for what is one statement on PostgreSQL: it commits by itself, in one round trip."""
+        return self._transaction(self._at_once)
 
     def close(self) -> None:
         """Close the connections at rest. The store may be used again; it connects anew."""

@@ -3,6 +3,7 @@
 from aijobs.core.clock import Chance
 from aijobs.services.coordinator import Coordinator
 from aijobs.store.engine import Store
+from tests.support.clock import ManualClock
 from tests.support.jobs import claim_some, new_job, settings_of, succeed
 
 FLOOD = 50_000
@@ -39,3 +40,19 @@ def test_a_flood_at_its_limit_leaves_the_free_slots_to_the_others_at_once(
 
     assert sorted(claim.job.user for claim in claimed) == ["ana", "ana", "bo"]
     assert claim_some(coordinator, 4) == []
+
+
+def test_jobs_that_come_one_by_one_go_round_the_users_as_those_of_a_batch_do(
+    store: Store, chance: Chance, clock: ManualClock
+) -> None:
+    coordinator = Coordinator(store, settings_of(), chance=chance)
+    for user in ("ana", "ana", "ana", "bo", "bo"):
+        coordinator.enqueue(new_job(user=user), actor="test")
+        clock.advance(seconds=1)
+    before = [claim_some(coordinator, 1)[0].job.user for _ in range(3)]
+    coordinator.enqueue(new_job(user="cy"), actor="test")
+
+    after = [claim_some(coordinator, 1)[0].job.user for _ in range(3)]
+
+    assert before == ["ana", "bo", "ana"]
+    assert after == ["bo", "cy", "ana"]

@@ -21,6 +21,29 @@ _KEYS_AT_ONCE = 500
 _Key = tuple[str, str, str]
 
 
+class RefusedError(Exception):
+    """Rolls back a batch of which one job was refused; carries the answers out of the transaction."""
+
+    def __init__(self, answers: list[Admitted]) -> None:
+        super().__init__("refused")
+        self.answers = answers
+
+
+def admit_new(
+    tx: Tx, wanted: Sequence[NewJob], *, backlog: Backlog, now: datetime, chance: Chance, actor: str
+) -> list[Admitted]:
+    """Create one job on the guess that its key is new.
+
+    No answer, and nothing written, where `admit` has to look: at more than one job, at a key that is known,
+    at a cap on the backlog.
+    """
+    if len(wanted) != 1 or backlog.capped(wanted):
+        return []
+    (new,) = wanted
+    job = _job(new, now, chance, actor)
+    return [Enqueued(job=job)] if intake.create_one(tx, job, new.payload, due=_due(job, now)) else []
+
+
 def admit(
     tx: Tx, wanted: Sequence[NewJob], *, backlog: Backlog, now: datetime, chance: Chance, actor: str
 ) -> list[Admitted]:
@@ -29,9 +52,8 @@ def admit(
     The unique index decides who is first; this function only makes the loser's answer a good one. A key that
     is known is answered even where the backlog is full.
     """
-    if (len(wanted) == 1 or len(wanted) >= MANY) and not backlog.capped(wanted):
-        create = _one_new if len(wanted) == 1 else _all_new
-        answers = create(tx, wanted, now=now, chance=chance, actor=actor)
+    if len(wanted) >= MANY and not backlog.capped(wanted):
+        answers = _all_new(tx, wanted, now=now, chance=chance, actor=actor)
         if answers is not None:
             return answers
     owners = _owners(tx, [_key(new) for new in wanted if new.key is not None], now)
@@ -58,15 +80,6 @@ def admit(
         else refused.get(index) or _known(tx, owners[_key(new)], new)
         for index, new in enumerate(wanted)
     ]
-
-
-def _one_new(
-    tx: Tx, wanted: Sequence[NewJob], *, now: datetime, chance: Chance, actor: str
-) -> list[Admitted] | None:
-    """Create one job on the guess that its key is new; None, and nothing written, if not."""
-    (new,) = wanted
-    job = _job(new, now, chance, actor)
-    return [Enqueued(job=job)] if intake.create_one(tx, job, new.payload, due=_due(job, now)) else None
 
 
 def _all_new(

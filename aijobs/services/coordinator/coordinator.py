@@ -10,7 +10,7 @@ from aijobs.core.errors import AlreadyFinished, Conflict, no_job
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
 from aijobs.core.settings import Settings
-from aijobs.services.coordinator.admission import Admitted, admit
+from aijobs.services.coordinator.admission import Admitted, RefusedError, admit, admit_new
 from aijobs.services.coordinator.backlog import Backlog
 from aijobs.services.coordinator.machinery import Machinery
 from aijobs.services.coordinator.steps import in_steps
@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 _LEASES_AT_ONCE = 1000
 
 T = TypeVar("T")
-
-
-class _RefusedError(Exception):
-    """Rolls back a batch of which one job was refused; carries the answers out of the transaction."""
-
-    def __init__(self, answers: list[Admitted]) -> None:
-        super().__init__("refused")
-        self.answers = answers
 
 
 class Coordinator:
@@ -96,13 +88,17 @@ class Coordinator:
         def work(tx: Tx, new: Sequence[NewJob]) -> list[Admitted]:
             answers = self._admit(tx, new, actor)
             if not keep_going and any(isinstance(answer, Conflict) for answer in answers):
-                raise _RefusedError(answers)
+                raise RefusedError(answers)
             return answers
 
         def create(new: Sequence[NewJob]) -> list[Admitted]:
+            if len(new) == 1:
+                guess = self._write(lambda tx: self._admit(tx, new, actor, admit_new), self.store.at_once)
+                if guess:
+                    return guess
             try:
                 return self._write(lambda tx: work(tx, new))
-            except _RefusedError as refused:
+            except RefusedError as refused:
                 return refused.answers
 
         return create(new) if self.tracing is None else self.tracing.enqueue(new, create)
@@ -114,7 +110,7 @@ class Coordinator:
         """
 
         def create(new: Sequence[NewJob]) -> list[Admitted]:
-            return self._admit(tx, new, actor)
+            return self._admit(tx, new, actor, admit_new) or self._admit(tx, new, actor)
 
         answers = create(new) if self.tracing is None else self.tracing.enqueue(new, create)
         enqueued: list[Enqueued] = []
@@ -124,9 +120,11 @@ class Coordinator:
             enqueued.append(answer)
         return enqueued
 
-    def _admit(self, tx: Tx, new: Sequence[NewJob], actor: str) -> list[Admitted]:
+    def _admit(
+        self, tx: Tx, new: Sequence[NewJob], actor: str, how: Callable[..., list[Admitted]] = admit
+    ) -> list[Admitted]:
         backlog = Backlog(tx, self.settings)
-        return admit(tx, new, backlog=backlog, now=self.clock.now(), chance=self.chance, actor=actor)
+        return how(tx, new, backlog=backlog, now=self.clock.now(), chance=self.chance, actor=actor)
 
     # --- The worker's verbs ---
 
@@ -377,9 +375,9 @@ class Coordinator:
             "new_deadline": deadline,
         }
 
-    def _write(self, work: Callable[[Tx], T]) -> T:
+    def _write(self, work: Callable[[Tx], T], door: attempts.Door | None = None) -> T:
         """Run *work* in a transaction of its own, again if the database gives up on it."""
-        return attempts.write(self.store, work, chance=self.chance)
+        return attempts.write(self.store, work, chance=self.chance, door=door)
 
     def _locked(self, tx: Tx, job_id: str) -> Job:
         job = moves.locked(tx, [job_id]).get(job_id)
