@@ -107,10 +107,12 @@ class Sign:
 
 def somebody_waits(path: Path) -> bool:
     """Whether a writer gives the sign that it waits for the file at *path*."""
+    if not os.access(_sign_of(path), os.F_OK):  # nearly always, and quicker than an error
+        return False
     try:
         with _opened(path) as file:
             return not _remove_if_last(path, file)
-    except OSError:  # nearly always: there is no such file
+    except OSError:
         return False
 
 
