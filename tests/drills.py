@@ -9,8 +9,7 @@ import tempfile
 
 from aijobs.store.engine import open_store
 from tests.support.breaking import BREAKS, NOTICED, broken, drop_key
-from tests.support.command_line import Result
-from tests.support.drills import Run, missed, run_side_by_side
+from tests.support.drills import Run, noticed, run_side_by_side
 
 
 def main() -> int:
@@ -23,22 +22,16 @@ def main() -> int:
         results = run_side_by_side(
             [Run(one.drill, stores.get(name), broken(name)) for name, one in NOTICED.items()]
         )
-    print("| drill | broken by | what the drill then saw |\n| --- | --- | --- |")
+    print("| drill | broken by | seen |\n| --- | --- | --- |")
     good = True
     for name, result in zip(NOTICED, results, strict=True):
-        seen = _seen(name, result)
-        good &= seen is not None
-        broken_by = (BREAKS[name].__doc__ or "").split(";")[0].strip().rstrip(".")
-        print(f"| {NOTICED[name].drill} | {broken_by} | {seen or 'NOTHING: it passed'} |")
+        seen = noticed(NOTICED[name], result)
+        if seen is None:
+            good = False
+            print(result.out, result.err, file=sys.stderr)
+        broken_by = (BREAKS[name].__doc__ or "").rstrip(".")
+        print(f"| {NOTICED[name].drill} | {broken_by} | {seen or 'NOT WHAT IS BROKEN'} |")
     return 0 if good else 1
-
-
-def _seen(name: str, result: Result) -> str | None:
-    """What the drill saw instead of the promise that is broken."""
-    if result.code != 1:
-        return None
-    promise = NOTICED[name].promise
-    return next((saw for expected, saw in missed(result).items() if promise in expected), None)
 
 
 if __name__ == "__main__":

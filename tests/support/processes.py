@@ -93,7 +93,7 @@ providers:
   quick: {kind: python, callable: "work:quick"}
   two_calls: {kind: python, callable: "work:two_calls"}
 types:
-  held: {provider: held}
+  held: {provider: held, timeout: 10m}
   blocking: {provider: blocking}
   hogging: {provider: hogging}
   poison: {provider: poison}
