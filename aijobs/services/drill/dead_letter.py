@@ -1,13 +1,12 @@
 """Drill: what keeps failing is given up, kept, told of, and replayed by people so often and no more."""
 
 import json
-import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from aijobs.core.alerts import evaluate
 from aijobs.core.errors import Conflict
 from aijobs.core.model import Job, Status
+from aijobs.services.drill.at_once import at_once
 from aijobs.services.drill.ground import ACTOR, Ground
 from aijobs.services.drill.processes import Process
 from aijobs.services.drill.provider import submits
@@ -38,7 +37,7 @@ def dead_letter(ground: Ground) -> Account:
     not_repeated, silent, alarm = _not_repeated(ground, refused.id), _silent(ground), _alarm(ground)
     ground.provider.set_fault(None)
     revived = failing[0].id
-    won = _replayed_at_once(ground, revived)
+    won = sum(at_once(_AT_ONCE, lambda: _replay(ground, revived)))
     again = [_replay(ground, refused.id)]
     _drained(ground)
     again += [_replay(ground, refused.id) for _ in range(2)]
@@ -111,19 +110,8 @@ def _alarm(ground: Ground) -> Check:
     )
 
 
-def _replayed_at_once(ground: Ground, job_id: str) -> int:
-    """How many of those who replay the same dead letter at the same instant are let."""
-    start = threading.Barrier(_AT_ONCE)
-
-    def replay(_: int) -> bool:
-        start.wait()
-        return _replay(ground, job_id)
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return sum(pool.map(replay, range(_AT_ONCE)))
-
-
 def _replay(ground: Ground, job_id: str) -> bool:
+    """Whether a replay of this dead letter is let."""
     try:
         ground.coordinator.retry(job_id, actor=ACTOR, reason="a drill")
     except Conflict:

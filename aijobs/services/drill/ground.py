@@ -230,7 +230,7 @@ class Ground:
 def ground(around: Surroundings) -> Iterator[Ground]:
     """A ground with a provider. Whatever happens in the block, nothing is left at its end.
 
-    Raises StoreError, with a hint at what is left, when the store went away for good.
+    Raises StoreError, with a hint at what is left, when the store went away for good: see `leftovers`.
     """
     with around.start_provider() as provider:
         one = Ground(around, provider)
@@ -241,9 +241,7 @@ def ground(around: Surroundings) -> Iterator[Ground]:
             try:
                 one.close()
             except StoreError as error:
-                error.hint = (
-                    f"what the drill put into the store is still there: its names begin with {one.name}"
-                )
+                error.hint = f"what {one.name} put into the store is still there; a later drill removes it"
                 raise
 
 

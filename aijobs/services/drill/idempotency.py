@@ -1,12 +1,11 @@
 """Drill: one wish, asked for many times at once, is one job, one bill, one result, one notification."""
 
 import json
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from aijobs.core.errors import AijobsError, KeyConflict, StoreLocked, StoreUnreachable
 from aijobs.core.model import Outcome, Status
+from aijobs.services.drill.at_once import at_once
 from aijobs.services.drill.ground import ACTOR, Ground
 from aijobs.services.drill.report import Account, Check
 from aijobs.services.submission import Request, new_job
@@ -24,7 +23,7 @@ def idempotency(ground: Ground) -> Account:
     ground.configure({"work": {}})
     ground.provider.set_latency("300ms")
     ground.ready(ground.worker("work"), ground.worker("work"))
-    answers = _burst(ground)
+    answers = at_once(_AT_ONCE, lambda: _submit(ground, _WISH))
     ids = sorted({answer[0] for answer in answers if isinstance(answer, tuple)})
     ground.until(lambda: ground.final(ids))
     other = _submit(ground, {"order": 7782})
@@ -46,17 +45,6 @@ def idempotency(ground: Ground) -> Account:
             ),
         ),
     )
-
-
-def _burst(ground: Ground) -> list[_Answer]:
-    start = threading.Barrier(_AT_ONCE)
-
-    def submit(_: int) -> _Answer:
-        start.wait()
-        return _submit(ground, _WISH)
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(submit, range(_AT_ONCE)))
 
 
 def _submit(ground: Ground, wish: object) -> _Answer:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Final
 
 from aijobs.core.errors import UsageError
@@ -141,7 +140,7 @@ def _all_succeeded(ground: Ground, jobs: Sequence[Job]) -> Check:
     hints = [
         one.hint_seconds for job in jobs for one in ground.attempts(job.id) if one.outcome != "succeeded"
     ]
-    heard = sum(hint is not None and timedelta(seconds=hint) > timedelta(0) for hint in hints)
+    heard = sum(hint is not None and hint > 0 for hint in hints)
     return Check(
         expected="every job succeeds in the end, and its history keeps what the provider asked for",
         saw=f"{well} of {len(jobs)} succeeded; {heard} of {len(hints)} refusals on record name the wait",
