@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from aijobs.core.clock import Chance
+from aijobs.core.clock import Chance, SystemClock
 from aijobs.core.errors import StoreUnreachable, UsageError
 from aijobs.core.switches import ALL, Switch, SwitchKind
+from aijobs.services.coordinator import Coordinator
 from aijobs.services.drill import NAMES, Check, DrillReport, Drills, Surroundings, refusal_of
 from aijobs.services.drill.ground import ground
 from aijobs.services.drill.outage import _gently
 from aijobs.services.drill.processes import environ_for
 from aijobs.services.drill.provider import most_at_once
-from aijobs.store import switches
+from aijobs.store import jobs, switches, workers
 from aijobs.store.engine import Store
 from tests.support.command_line import CommandLine
+from tests.support.jobs import new_job, settings_of
 
 GOOD = Check(expected="a promise", saw="it is kept", ok=True)
 BAD = Check(expected="another one", saw="it is not", ok=False)
@@ -110,6 +112,28 @@ def test_a_paused_store_is_not_drilled_in(run_cli: CommandLine, store: Store) ->
 
     assert result.code == 4
     assert "paused" in result.err
+
+
+def test_what_a_killed_one_left_goes_first_and_what_may_still_run_is_named(
+    run_cli: CommandLine, store: Store, chance: Chance, play: Play
+) -> None:
+    play()
+    coordinator = Coordinator(store, settings_of(), chance=chance)
+    for drill in ("drill-00000001", "drill-00000002"):
+        coordinator.enqueue(new_job(type=f"{drill}-work", user=f"{drill}-ana"), actor="t")
+    with store.write() as tx:
+        workers.register(
+            tx, name="drill-00000002-1", host="h", pid=1, version="1", concurrency=1, types=None,
+            now=SystemClock().now(),
+        )  # fmt: skip
+
+    result = run_cli("--database", store.url, "drill", "outage")
+
+    assert result.code == 0
+    assert "removed what drill-00000001 left, which was killed: 1 job\n" in result.err
+    assert "drill-00000002 was heard of" in result.err
+    with store.read() as tx:
+        assert [job.type for job in jobs.page(tx, jobs.Filter(), 9)] == ["drill-00000002-work"]
 
 
 @pytest.mark.parametrize(
