@@ -3,6 +3,7 @@
 `python -m tests.benchmarks.intake [--json] [--deliveries N] [--rounds N] [--database NAME...]` compares it
 with the least a Starlette handler can do: read the body, write one row, commit, answer. Both are processes of
 their own under uvicorn, on a store with its default durability. Deliveries a second, medians of the rounds.
+With `--together` no server is asked: what it costs to write them down, by how many are in a transaction.
 """
 
 import argparse
@@ -24,10 +25,15 @@ from typing import Any
 
 import aiohttp
 import psycopg
+from sqlalchemy import event
 
-from aijobs.core.clock import SystemClock
+from aijobs.core.clock import SystemClock, system_chance
+from aijobs.core.settings import Settings
 from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
+from aijobs.services.coordinator import Coordinator
+from aijobs.services.webhooks import Webhooks
+from aijobs.store.engine import open_store
 from tests.benchmarks.drain import fresh
 from tests.benchmarks.report import Row, as_json, in_turns, table
 
@@ -159,6 +165,28 @@ def bare(database: str, count: int) -> float:
             return _measured(address, count)
 
 
+def together(database: str, count: int) -> None:
+    """Print processor time (of this process) and statements a delivery, for transactions of several sizes."""
+    settings = Settings.model_validate(
+        {**CONFIG, "providers": {"p": CONFIG["providers"]["p"] | {"api_key": "k", "webhook_secret": SECRET}}}
+    )
+    with fresh(database) as url, contextlib.closing(open_store(url, create=True)) as store:
+        webhooks = Webhooks(Coordinator(store, settings, chance=system_chance()), settings)
+        statements: list[object] = []
+        event.listen(store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        for size in (1, 5, 20, 50):
+            found = [webhooks.read("p", *one) for one in deliveries(count, f"of{size}")]
+            batches = [found[n : n + size] for n in range(0, count, size)]
+            webhooks.record(batches.pop())  # connections and statements are there afterwards
+            statements.clear()
+            began = time.process_time()
+            for batch in batches:
+                webhooks.record(batch)
+            spent = (time.process_time() - began) / sum(map(len, batches))
+            each = len(statements) / sum(map(len, batches))
+            print(f"{database}, {size} together: {spent * 1e6:.0f} us, {each:.2f} statements a delivery")
+
+
 def _measured(address: str, count: int) -> float:
     async def run() -> float:
         await _deliver(address, deliveries(AT_ONCE, "first"))  # threads and connections are there afterwards
@@ -183,6 +211,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--together", action="store_true", help="write them down, without a server")
     parser.add_argument("--bare", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -190,6 +219,10 @@ def main() -> None:
         import uvicorn
 
         uvicorn.run(bare_app(asked.bare), port=asked.port, log_level="error")
+        return
+    if asked.together:
+        for name in asked.database:
+            together(name, asked.deliveries)
         return
     rows = [measure(name, count=asked.deliveries, rounds=asked.rounds) for name in asked.database]
     print(json.dumps(as_json(rows)) if asked.json else table(rows))
