@@ -2,7 +2,8 @@
 
 `python -m tests.benchmarks.http_jobs [--json] [--jobs N] [--rounds N] [--database NAME...]` compares a worker
 with bare httpx that makes the same calls and keeps nothing, on its own engine and on aiohttp's. The stub is a
-process of its own, and so is the worker. Calls a second, medians of the rounds.
+process of its own, and so is the worker. Calls a second, medians of the rounds; beside each round, on stderr,
+the processor's time of worker or client for one job, the stub's not included.
 """
 
 import argparse
@@ -10,6 +11,8 @@ import contextlib
 import functools
 import json
 import multiprocessing
+import sys
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -48,8 +51,9 @@ def work(url: str, stub: str, said: Connection) -> None:
     coordinator = Coordinator(store, settings, chance=chance)
     providers = Providers(settings, clock=SystemClock())
     options = WorkerOptions(concurrency=CONCURRENCY, drain=True)
+    began = time.process_time()
     report = Worker(store, coordinator, settings, providers, options=options, chance=chance).run()
-    said.send(report.succeeded)
+    said.send((report.succeeded, time.process_time() - began))
 
 
 def ours(database: str, stub: str, count: int) -> float:
@@ -64,8 +68,10 @@ def ours(database: str, stub: str, count: int) -> float:
         mine, theirs = multiprocessing.Pipe()
         worker = multiprocessing.get_context("spawn").Process(target=work, args=(url, stub, theirs))
         worker.start()
-        assert mine.recv() == count
+        done, spent = mine.recv()
+        assert done == count
         worker.join()
+        _tell(spent, count)
         return count / _seconds(url)
 
 
@@ -88,7 +94,14 @@ def bare(name: str, url: str, count: int) -> float:
     """Calls a second of one bare client; the slow one makes fewer."""
     few = max(CONCURRENCY, count // 10) if name == "httpx" else count
     run: Any = http_calls._contenders()[name]
-    return http_calls._run(run(url, calls=few, concurrency=CONCURRENCY))
+    began = time.process_time()
+    rate = http_calls._run(run(url, calls=few, concurrency=CONCURRENCY))
+    _tell(time.process_time() - began, few + 2 * CONCURRENCY)  # it makes so many to begin with
+    return rate
+
+
+def _tell(spent: float, count: int) -> None:
+    print(f"  {spent / count * 1e6:.0f} us of the processor for each of {count:,}", file=sys.stderr)
 
 
 def measure(database: str, *, jobs: int, rounds: int) -> list[Row]:
