@@ -255,7 +255,11 @@ def _count(health: Health, rules: Rules, now: datetime, failure: Failure) -> Cha
     )
     if health.failures < rules.failures:
         return Change(health=health)
-    return _open(health, rules, now, failure, f"{health.failures} failures in a row")
+    return _open(health, rules, now, failure, _in_a_row(health.failures))
+
+
+def _in_a_row(failures: int) -> str:
+    return "1 failure" if failures == 1 else f"{failures} failures in a row"
 
 
 def _open(health: Health, rules: Rules, now: datetime, failure: Failure, why: str) -> Change:

@@ -87,6 +87,12 @@ def test_failures_in_a_row_open_it(error_class):
     assert change.reasons == (f"breaker opened: 5 failures in a row, the last {error_class.value} (503)",)
 
 
+def test_a_breaker_that_opens_at_its_first_failure_does_not_speak_of_a_row():
+    change = fail(HEALTHY, code="503", rules=replace(RULES, failures=1))
+
+    assert change.reasons == ("breaker opened: 1 failure, the last unavailable (503)",)
+
+
 def test_a_page_instead_of_an_answer_is_counted_and_other_bad_answers_are_not():
     assert fail(COUNTING, E.BAD_RESPONSE, code="not_json_html").health.breaker == Breaker.OPEN
     assert fail(COUNTING, E.BAD_RESPONSE, code="not_json_empty").health.breaker == Breaker.OPEN
