@@ -350,16 +350,16 @@ def test_a_machine_whose_clock_is_ahead_steals_nothing(tmp_path: Path, postgres_
 
 
 def test_sighup_takes_up_a_changed_limit_and_refuses_a_faulty_file(place: Site) -> None:
-    place.configure(CONFIG.replace("held: {provider: held}", "held: {provider: held, concurrency: 1}"))
+    place.configure(CONFIG.replace("held: {provider: held,", "held: {provider: held, concurrency: 1,"))
     for n in range(3):
         place.enqueue("held", n)
     worker = place.worker()
     place.until_ran("held", 1)
 
-    place.configure(CONFIG.replace("held: {provider: held}", "held: {provider: held, concurrency: 2}"))
+    place.configure(CONFIG.replace("held: {provider: held,", "held: {provider: held, concurrency: 2,"))
     worker.send(signal.SIGHUP)
     place.until_ran("held", 2)
-    place.configure(CONFIG.replace("held: {provider: held}", "held: {provider: held, prompt: '{{ oops'}"))
+    place.configure(CONFIG.replace("held: {provider: held,", "held: {provider: held, prompt: '{{ oops',"))
     worker.send(signal.SIGHUP)
     worker.send(signal.SIGTERM)
     place.go()
