@@ -82,7 +82,7 @@ class Stage:
             received_at=now, handled_at=now if job_id else None,
         )  # fmt: skip
         with self.store.write() as tx:
-            record(tx, delivery)
+            record(tx, [delivery])
 
     def notify(self, job_id: str, **changes) -> None:
         row = {
