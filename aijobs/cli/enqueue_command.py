@@ -119,23 +119,37 @@ def enqueue(
     with each call, and shown by inspect.
     """
     context = context_of(ctx)
-    options: dict[str, Any] = {
-        "type": type_name,
-        "user": user,
-        "priority": priority,
-        "delay": words.duration(delay, "--delay"),
-        "at": words.instant(at, "--at"),
-        "deadline": words.duration_or_instant(deadline, "--deadline"),
-        "max_attempts": max_attempts,
-        "traceparent": context.environ.get("TRACEPARENT"),
-    }
-    given = {name: option for name, option in options.items() if option is not None}
+    given = _given(context, type=type_name, user=user, priority=priority, delay=delay, at=at,
+                   deadline=deadline, max_attempts=max_attempts)  # fmt: skip
     if jsonl is not None:
         _alone("--jsonl", {"--input": value, "--input-file": input_file, "-": dash, "--key": key,
                            "--request-id": request_id, "--wait": wait or None})  # fmt: skip
         from aijobs.cli.bulk import enqueue_lines
 
         return enqueue_lines(context, jsonl, given, actor=context.actor(actor), keep_going=keep_going)
+    limit = _limit_of_one(type_name, timeout, keep_going=keep_going, wait=wait)
+    body = read_input(value, input_file, dash, limits=context.settings.limits, printer=context.printer)
+    request = Request(input=body, key=key, request_id=request_id, **given)
+    return _enqueue_one(context, request, actor=context.actor(actor), wait=wait, timeout=limit)
+
+
+def _given(
+    context: Context, *, delay: str | None, at: str | None, deadline: str | None, **plain: object
+) -> dict[str, Any]:
+    """What was said of the job or jobs, by the names of a Request; what was not said is left out."""
+    options = plain | {
+        "delay": words.duration(delay, "--delay"),
+        "at": words.instant(at, "--at"),
+        "deadline": words.duration_or_instant(deadline, "--deadline"),
+        "traceparent": context.environ.get("TRACEPARENT"),
+    }
+    return {name: option for name, option in options.items() if option is not None}
+
+
+def _limit_of_one(
+    type_name: str | None, timeout: str | None, *, keep_going: bool, wait: bool
+) -> timedelta | None:
+    """How long to wait for the end of a single job; None: till it comes, or not at all."""
     if type_name is None:
         raise UsageError("the job type is missing", hint="aijobs enqueue TYPE, or --jsonl FILE")
     limit = words.duration(timeout, "--timeout")
@@ -143,9 +157,7 @@ def enqueue(
         raise UsageError("--keep-going goes with --jsonl only")
     if timeout is not None and not wait:
         raise UsageError("--timeout goes with --wait only")
-    body = read_input(value, input_file, dash, limits=context.settings.limits, printer=context.printer)
-    request = Request(input=body, key=key, request_id=request_id, **given)
-    return _enqueue_one(context, request, actor=context.actor(actor), wait=wait, timeout=limit)
+    return limit
 
 
 def _enqueue_one(

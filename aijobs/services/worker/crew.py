@@ -55,7 +55,7 @@ class Crew:
         self._name = name
         self._store = store
         tracing = coordinator.tracing
-        traceparent = tracing.traceparent_of if tracing else traceparent_as_given
+        self._traceparent = tracing.traceparent_of if tracing else traceparent_as_given
         providers = TracedProviders(providers, settings, tracing) if tracing else providers
         self._options = options
         self._clock = clock
@@ -74,23 +74,16 @@ class Crew:
             renew=coordinator.renew, beat=self._beat,
         )  # fmt: skip
         self.tally = Tally(name, clock=clock, log=log)
-        permit = Permit(coordinator, lane=self._lane, keeper=self.keeper, gate=self.gate)
+        self._permit = Permit(coordinator, lane=self._lane, keeper=self.keeper, gate=self.gate)
         self._coordinator = coordinator
-        self._limits = limits = TimeLimits(settings, store=store)
-        desk = Desk(
-            adapter=providers.get, timeout=limits.of, permit=permit, keeper=self.keeper,
-            ledger=Ledger(store, lane=self._lane, gate=self.gate, clock=clock), clock=clock, chance=chance,
-            traceparent=traceparent,
-        )  # fmt: skip
-        self._calls = calls = Calls(
-            settings, adapter=providers.get, timeout=limits.of, context=desk.context, traceparent=traceparent
-        )
+        self._limits = TimeLimits(settings, store=store)
+        self._calls = self._caller(settings, providers, chance)
         self._attempts = attempts = Attempts(
-            calls=calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
-            may_call=permit.may_call,
+            calls=self._calls, clock=clock, chance=chance, log=log, secrets=settings.secrets(),
+            may_call=self._permit.may_call,
         )  # fmt: skip
         self._shadows = Shadows(
-            settings, shadowing=Shadowing(store, settings), calls=calls, lane=self._lane, clock=clock,
+            settings, shadowing=Shadowing(store, settings), calls=self._calls, lane=self._lane, clock=clock,
             log=log, worker=name,
         )  # fmt: skip
         self._finder = Finder(coordinator, providers, lane=self._lane, log=log)
@@ -104,6 +97,18 @@ class Crew:
             worker=name, options=options, types=types,
             errands=self._errands, lane=self._lane, keeper=self.keeper, gate=self.gate, attempts=attempts,
             tally=self.tally, shadows=self._shadows, clock=clock, chance=chance, log=log,
+        )  # fmt: skip
+
+    def _caller(self, settings: Settings, providers: ProvidersByName, chance: Chance) -> Calls:
+        """What makes a provider's call of a job, or the context in which code of one's own runs."""
+        desk = Desk(
+            adapter=providers.get, timeout=self._limits.of, permit=self._permit, keeper=self.keeper,
+            ledger=Ledger(self._store, lane=self._lane, gate=self.gate, clock=self._clock), clock=self._clock,
+            chance=chance, traceparent=self._traceparent,
+        )  # fmt: skip
+        return Calls(
+            settings, adapter=providers.get, timeout=self._limits.of, context=desk.context,
+            traceparent=self._traceparent,
         )  # fmt: skip
 
     # --- Begin, watch, end ---
