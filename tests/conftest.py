@@ -22,9 +22,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("busy")  # how long an example takes says something of the machine only
 
 # Read, then removed with the rest: no setting of the person who runs the tests may reach them. Those of libpq
-# stay when a server was given, for its password may be among them.
+# stay when a server was given, for its password may be among them. COLUMNS comes from pytest-xdist.
 _GIVEN_SERVER = os.environ.get("AIJOBS_TEST_POSTGRES")
-_FOREIGN = ("AIJOBS_", "OTEL_") if _GIVEN_SERVER else ("AIJOBS_", "OTEL_", "PG")
+_FOREIGN = ("AIJOBS_", "OTEL_", "COLUMNS", *(() if _GIVEN_SERVER else ("PG",)))
 for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
     del os.environ[_name]
 
