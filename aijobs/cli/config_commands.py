@@ -44,7 +44,7 @@ def check(ctx: typer.Context) -> None:
     summary = ", ".join(_many(count, name) for name, count in counts.items())
     where = path or f"no {CONFIG_FILE}: the defaults"
     context.printer.emit(
-        document, lambda: context.printer.line(f"{where}: no faults; with what is built in: {summary}")
+        document, lambda: context.printer.sentence(f"{where}: no faults; with what is built in: {summary}")
     )
 
 

@@ -54,6 +54,6 @@ def _print(context: Context, found: Diagnosis) -> None:
     rows = [("ok" if one.ok else "WRONG", one.check, one.since, one.evidence) for one in found.findings]
     printer.table(("", "CHECK", "SINCE", "EVIDENCE"), rows)
     printer.line("")
-    printer.line(found.summary if found.layer is None else f"{found.layer}: {found.summary}")
+    printer.sentence(found.summary if found.layer is None else f"{found.layer}: {found.summary}")
     for step in found.next_steps:
-        printer.line(f"  next: {step}")
+        printer.sentence(f"  next: {step}", hang=8)

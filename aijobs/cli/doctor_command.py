@@ -37,9 +37,9 @@ def doctor(ctx: typer.Context, probe: Probe = False) -> int:
 
     def plain() -> None:
         for one in findings:
-            context.printer.line(f"{'ok' if one.ok else 'WRONG':<6} {one.check}: {one.evidence}")
+            context.printer.sentence(f"{'ok' if one.ok else 'WRONG':<6} {one.check}: {one.evidence}", hang=7)
             if one.hint and not one.ok:
-                context.printer.line(f"{'':<6} to do: {one.hint}")
+                context.printer.sentence(f"{'':<6} to do: {one.hint}", hang=14)
 
     context.printer.emit(document, plain)
     return 0 if well else 1

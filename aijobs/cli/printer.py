@@ -7,7 +7,19 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, TextIO
 
-from aijobs.cli.plain import Line, Tone, aligned, cell, clean, clean_lines, folded, named, to_json, width
+from aijobs.cli.plain import (
+    Line,
+    Tone,
+    aligned,
+    cell,
+    clean,
+    clean_lines,
+    folded,
+    named,
+    to_json,
+    width,
+    wrapped,
+)
 from aijobs.cli.progress import Bar, Lines, Progress, Silent, bar
 from aijobs.core.clock import Clock
 from aijobs.core.errors import AijobsError, ConfigError, UsageError
@@ -110,6 +122,12 @@ class Printer:
     def line(self, text: str) -> None:
         """One line of data."""
         self._write(clean(text))
+
+    def sentence(self, text: str, *, hang: int = 0) -> None:
+        """One line for a person. In a narrow room it goes on below, *hang* cells to the right."""
+        text, room = clean(text), self._room
+        lines = [text] if room is None or width(text) <= room else wrapped(text, max(room - hang, 1))
+        self._write(f"\n{' ' * hang}".join(lines))
 
     def body(self, text: str, *, indent: str = "") -> None:
         """A text of many lines (a result, a schema), each line cleaned."""

@@ -219,6 +219,20 @@ def test_a_dumb_terminal_gets_plain_text() -> None:
     assert screen.out == "ID\n1\n"
 
 
+def test_a_sentence_that_does_not_fit_goes_on_below_to_the_right() -> None:
+    free, narrow = Screen(), Screen(environ={"COLUMNS": "20"})
+
+    for screen in (free, narrow):
+        screen.printer.sentence("next: look at it", hang=6)
+        screen.printer.sentence("next: give it a longer time\x1b[2J", hang=6)
+
+    assert free.out.splitlines() == ["next: look at it", clean("next: give it a longer time\x1b[2J")]
+    shown = narrow.out.splitlines()
+    assert shown[:2] == ["next: look at it", "next: give it"]
+    assert [line[:6] for line in shown[2:]] == [" " * 6] * len(shown[2:])
+    assert max(map(width, shown)) <= 20
+
+
 def test_an_empty_table_is_talk_and_no_data() -> None:
     screen = Screen()
 
