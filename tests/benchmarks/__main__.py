@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [NAME...] [--peers] [--rounds N] [--scale F] [--database NAME] [--json]`
+"""`python -m tests.benchmarks [NAME...] [--peers] [--rounds N] [--scale F] [--database URL] [--json]`
 
 Measures the bars (P1, P2, ... or drain, enqueue, ...; all of them if none is named) and prints one table.
 It starts what it needs; with --peers it builds the other queues' virtual environments, outside this tree.
@@ -7,13 +7,14 @@ Two bars have programs of their own: `python -m tests.benchmarks.scale` and `...
 
 import argparse
 import json
-import subprocess
 import sys
 
+from sqlalchemy.exc import ArgumentError
+
+from tests.benchmarks import places
 from tests.benchmarks.bars import BARS, BOTH, Asked
 from tests.benchmarks.peers import PEERS, version_of
 from tests.benchmarks.report import Row, as_json, surroundings, table
-from tests.support.postgres import _find_binaries
 
 
 def main() -> None:
@@ -26,14 +27,17 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="measure other queues beside it")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="make everything smaller by this factor")
-    parser.add_argument("--database", choices=BOTH, help="one of the two only")
+    parser.add_argument(
+        "--database", metavar="URL",
+        help="one of the two only, by its name, or stores at this PostgreSQL, or beside this SQLite file",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if unknown := set(given.names) - set(names):
         parser.error(f"no such bar: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     asked = Asked(
         rounds=given.rounds, peers=given.peers, scale=given.scale,
-        databases=(given.database,) if given.database else BOTH,
+        databases=(_kind(parser, given.database),) if given.database else BOTH,
     )  # fmt: skip
     before = surroundings(_versions(peers=given.peers))
     rows = measured(given.names, asked)
@@ -42,6 +46,16 @@ def main() -> None:
         return
     print(table(rows))
     print(*(f"{name}: {value}" for name, value in before.items()), sep="; ")
+
+
+def _kind(parser: argparse.ArgumentParser, database: str) -> str:
+    """Which of the two *database* is; a URL also says where the stores are to be."""
+    if database in BOTH:
+        return database
+    try:
+        return places.put(database)
+    except (ArgumentError, ValueError) as error:
+        parser.error(f"--database: {error}")
 
 
 def measured(names: list[str], asked: Asked) -> list[Row]:
@@ -58,10 +72,7 @@ def measured(names: list[str], asked: Asked) -> list[Row]:
 
 
 def _versions(*, peers: bool) -> dict[str, str]:
-    server = subprocess.check_output([_find_binaries() / "postgres", "-V"], text=True).split()[-1]
-    return {"postgresql": server} | (
-        {name: version_of(peer) for name, peer in PEERS.items()} if peers else {}
-    )
+    return places.server() | ({name: version_of(peer) for name, peer in PEERS.items()} if peers else {})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.benchmarks import bulk_enqueue, drain, growth, http_jobs, intake, loops, pick_up, startup
 from tests.benchmarks.peers import PEERS, Peer, rates
+from tests.benchmarks.places import fresh
 from tests.benchmarks.report import Row, in_turns
 
 BOTH = ("sqlite", "postgresql")
@@ -64,7 +65,7 @@ DRAINS: Mapping[tuple[str, str], float] = {
 
 
 def _drain(asked: Asked, database: str, workers: int) -> float:
-    with drain.fresh(database) as url:
+    with fresh(database) as url:
         found = drain.drain(
             url, "noop", asked.size(10_000), workers=workers, concurrency=drain.CONCURRENCY, limits=True
         )
@@ -117,7 +118,7 @@ def enqueues(asked: Asked, database: str) -> list[Row]:
 
 
 def _on(database: str, run: Callable[[str], float]) -> float:
-    with bulk_enqueue.fresh(database) as url:
+    with fresh(database) as url:
         return run(url)
 
 
@@ -141,7 +142,7 @@ def pick_ups(asked: Asked, database: str) -> list[Row]:
 
 
 def _p95(database: str, run: Callable[[str, int], list[float]], count: int) -> float:
-    with drain.fresh(database) as url:
+    with fresh(database) as url:
         return float(pick_up.row(database, "", run(url, count))["p95"])
 
 
@@ -165,7 +166,7 @@ def slow_calls(asked: Asked, database: str) -> list[Row]:
     lost: list[float] = []
 
     def run() -> float:
-        with drain.fresh(database) as url:
+        with fresh(database) as url:
             found = drain.drain(url, "slow", count, workers=1, concurrency=count, limits=True)
         megabytes.append(found["megabytes"])
         lost.append(found["lost"])

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,9 @@ import psycopg
 
 from aijobs import Jobs
 from aijobs.core.settings import Settings
-from tests.support.postgres import running_server
+from tests.benchmarks.places import fresh
 
-DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 SINGLE = 1000
-
-
-@contextlib.contextmanager
-def fresh(database: str) -> Iterator[str]:
-    """The URL of an empty database."""
-    with tempfile.TemporaryDirectory() as folder:
-        if database == "sqlite":
-            yield f"sqlite:///{Path(folder) / 'jobs.db'}"
-            return
-        with running_server(None, settings=DURABLE) as server:
-            yield server.url
 
 
 def import_rate(url: str, file: Path, count: int) -> float:

@@ -14,11 +14,9 @@ import multiprocessing
 import resource
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
@@ -30,9 +28,8 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.store.engine import open_store
 from aijobs.store.tables import executions, jobs
-from tests.support.postgres import running_server
+from tests.benchmarks.places import fresh
 
-DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 TYPES = {
     "noop": {"provider": "noop"},
     "slow": {"provider": "slow"},
@@ -92,7 +89,7 @@ def work(url: str, concurrency: int, limits: bool, profile: str | None, said: Co
         Providers(settings, clock=clock), options=options, chance=chance,
     )  # fmt: skip
     before = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    with _profiled(profile):
+    with profiled(profile):
         report = worker.run()
     said.send(
         {
@@ -105,7 +102,8 @@ def work(url: str, concurrency: int, limits: bool, profile: str | None, said: Co
 
 
 @contextlib.contextmanager
-def _profiled(path: str | None) -> Iterator[None]:
+def profiled(path: str | None) -> Iterator[None]:
+    """Write a cProfile of the block to *path*, if there is one."""
     if path is None:
         yield
         return
@@ -158,17 +156,6 @@ def _instant(value: Any) -> float:
     from datetime import datetime
 
     return (datetime.fromisoformat(value) if isinstance(value, str) else value).timestamp()
-
-
-@contextlib.contextmanager
-def fresh(database: str) -> Iterator[str]:
-    """The URL of an empty database that forgets nothing when the machine fails."""
-    if database == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{Path(folder) / 'jobs.db'}"
-    else:
-        with running_server(None, settings=DURABLE) as server, server.new_schema() as url:
-            yield url
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:

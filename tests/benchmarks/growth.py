@@ -27,7 +27,8 @@ from aijobs.services.coordinator import Coordinator
 from aijobs.store import switches
 from aijobs.store.engine import Tx, open_store
 from aijobs.store.tables import executions, jobs
-from tests.benchmarks.drain import PROVIDERS, fresh
+from tests.benchmarks.drain import PROVIDERS
+from tests.benchmarks.places import fresh
 from tests.benchmarks.report import Row, as_json, in_turns, table
 from tests.support import backlogs
 from tests.support.jobs import new_job
@@ -94,13 +95,13 @@ def work(url: str, name: str, count: int, profile: str | None, said: Connection)
     """A worker that ends after *count* jobs."""
     from aijobs.providers.registry import Providers
     from aijobs.services.worker import Worker, WorkerOptions
-    from tests.benchmarks.drain import _profiled
+    from tests.benchmarks.drain import profiled
 
     settings, chance, store = settings_of(CASES[name]), system_chance(), open_store(url)
     coordinator = Coordinator(store, settings, chance=chance)
     providers = Providers(settings, clock=SystemClock())
     options = WorkerOptions(concurrency=CONCURRENCY, max_jobs=count, lease=timedelta(seconds=30))
-    with _profiled(profile):
+    with profiled(profile):
         report = Worker(store, coordinator, settings, providers, options=options, chance=chance).run()
     said.send(report.succeeded)
 

@@ -3,7 +3,8 @@
 `python -m tests.benchmarks.http_jobs [--json] [--jobs N] [--rounds N] [--database NAME...]` compares a worker
 with bare httpx that makes the same calls and keeps nothing, on its own engine and on aiohttp's. The stub is a
 process of its own, and so is the worker. Calls a second, medians of the rounds; beside each round, on stderr,
-the processor's time of worker or client for one job, the stub's not included.
+the processor's time of worker or client for one job, the stub's not included. With `--profile FILE` a worker
+alone runs once on each database, slowed down by cProfile, whose last figures are in FILE.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.store.engine import open_store
 from tests.benchmarks import http_calls
-from tests.benchmarks.drain import _seconds, fresh
+from tests.benchmarks.drain import _seconds, profiled
+from tests.benchmarks.places import fresh
 from tests.benchmarks.report import Row, as_json, in_turns, table
 from tests.support.jobs import new_job
 
@@ -42,7 +44,7 @@ def settings_at(url: str) -> Settings:
     )
 
 
-def work(url: str, stub: str, said: Connection) -> None:
+def work(url: str, stub: str, profile: str | None, said: Connection) -> None:
     """One worker, until nothing is left."""
     from aijobs.providers.registry import Providers
     from aijobs.services.worker import Worker, WorkerOptions
@@ -52,11 +54,12 @@ def work(url: str, stub: str, said: Connection) -> None:
     providers = Providers(settings, clock=SystemClock())
     options = WorkerOptions(concurrency=CONCURRENCY, drain=True)
     began = time.process_time()
-    report = Worker(store, coordinator, settings, providers, options=options, chance=chance).run()
+    with profiled(profile):
+        report = Worker(store, coordinator, settings, providers, options=options, chance=chance).run()
     said.send((report.succeeded, time.process_time() - began))
 
 
-def ours(database: str, stub: str, count: int) -> float:
+def ours(database: str, stub: str, count: int, profile: str | None = None) -> float:
     """Jobs a second, from the first claim to the last commit."""
     with fresh(database) as url:
         store = open_store(url, create=True)
@@ -66,7 +69,7 @@ def ours(database: str, stub: str, count: int) -> float:
             coordinator.enqueue_many(new, actor="benchmark")
         store.close()
         mine, theirs = multiprocessing.Pipe()
-        worker = multiprocessing.get_context("spawn").Process(target=work, args=(url, stub, theirs))
+        worker = multiprocessing.get_context("spawn").Process(target=work, args=(url, stub, profile, theirs))
         worker.start()
         done, spent = mine.recv()
         assert done == count
@@ -133,8 +136,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--profile", help="write a cProfile of a worker here")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    if asked.profile:
+        with stub() as url:
+            for name in asked.database:
+                ours(name, url, asked.jobs, asked.profile)
+        return
     rows = [row for name in asked.database for row in measure(name, jobs=asked.jobs, rounds=asked.rounds)]
     print(json.dumps(as_json(rows)) if asked.json else table(rows))
 

@@ -34,7 +34,7 @@ from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.webhooks import Webhooks
 from aijobs.store.engine import open_store
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 from tests.benchmarks.report import Row, as_json, in_turns, table
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="

@@ -27,7 +27,7 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator import ClaimRequest, Coordinator, Ended
 from aijobs.services.sweeper import LIMIT, Sweeper
 from aijobs.store.engine import Store, open_store
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 from tests.support.jobs import new_job
 
 SETTINGS = Settings.model_validate(

@@ -26,7 +26,7 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.store.engine import Store, open_store
 from aijobs.store.tables import job_results, jobs
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 
 SETTINGS = Settings.model_validate(
     {

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 from tests.benchmarks.report import in_turns
 
 BATCH = 100

@@ -12,7 +12,8 @@ import random
 import select
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -25,7 +26,7 @@ from aijobs.core.payload import input_hash
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.store.engine import open_store
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 
 SETTINGS = Settings.model_validate(
     {
@@ -72,34 +73,47 @@ def measure(
     target: Callable[[str, Connection], None], url: str, enqueue: Callable[[int], None], count: int
 ) -> list[float]:
     """Milliseconds from the call of *enqueue* until *target* says it has begun."""
+    return [(said - began) * 1000 for began, said in answers(target, url, enqueue, count)]
+
+
+def answers(
+    target: Callable[[str, Connection], None], url: str, enqueue: Callable[[int], None], count: int
+) -> list[tuple[float, Any]]:
+    """When *enqueue* was called each time, and what *target* said then; without the first few."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=target, args=(url, theirs), daemon=True)
     process.start()
-    waits = []
+    found = []
     for n in range(count + 5):
         time.sleep(3 if n == 0 else random.uniform(0.02, 0.06))
         began = time.monotonic()
         enqueue(n)
         while not select.select([ours], [], [], 1)[0]:
             pass
-        waits.append((ours.recv() - began) * 1000)
+        found.append((began, ours.recv()))
     process.terminate()
     process.join()
-    return waits[5:]
+    return found[5:]
 
 
 def ours_on(url: str, count: int) -> list[float]:
     """Our worker."""
+    with enqueuing(url) as enqueue:
+        return measure(worker, url, enqueue, count)
+
+
+@contextmanager
+def enqueuing(url: str) -> Iterator[Callable[[int], None]]:
+    """What enqueues one job there."""
     store = open_store(url, create=True)
     coordinator = Coordinator(store, SETTINGS, chance=system_chance())
 
     def enqueue(n: int) -> None:
         coordinator.enqueue(NewJob(type="ping", payload=f"{n}", input_hash=input_hash(n)), actor="benchmark")
 
-    waits = measure(worker, url, enqueue, count)
+    yield enqueue
     store.close()
-    return waits
 
 
 def bare_on(url: str, count: int) -> list[float]:

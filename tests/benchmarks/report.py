@@ -70,12 +70,11 @@ def in_turns(rounds: int, contenders: Mapping[str, Callable[[], float]]) -> dict
 
 
 def surroundings(more: Mapping[str, str]) -> dict[str, str]:
-    """Versions and settings that a figure is worth nothing without; *more*: those of the peers."""
+    """Versions and settings that a figure is worth nothing without; *more*: the server's and the peers'."""
     load = " ".join(f"{one:.1f}" for one in os.getloadavg())
     return {
         "python": platform.python_version(),
         "sqlite": f"{sqlite3.sqlite_version} (WAL, synchronous=FULL)",
-        "postgresql settings": "fsync, synchronous_commit and full_page_writes on, all else by default",
         **{name: version(name) for name in LIBRARIES},
         **more,
         "processors": str(os.cpu_count()),

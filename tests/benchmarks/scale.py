@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aijobs.store.engine import open_store
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 from tests.support.large_store import HEAVY, TYPES, fill
 
 SMALL = 1_000

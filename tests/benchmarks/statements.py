@@ -23,7 +23,8 @@ from aijobs.core.clock import system_chance
 from aijobs.core.lifecycle import Succeeded
 from aijobs.services.coordinator import ClaimRequest, Coordinator, Ended
 from aijobs.store.engine import Store, open_store
-from tests.benchmarks.drain import enqueue, fresh, settings_with
+from tests.benchmarks.drain import enqueue, settings_with
+from tests.benchmarks.places import fresh
 
 _SHOWN = 60  # characters of a statement
 _LEASE = timedelta(seconds=60)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.drain import fresh
+from tests.benchmarks.places import fresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
