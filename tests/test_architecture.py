@@ -43,7 +43,7 @@ THIRD_PARTIES = {
     "yarl": ("providers/",),  # comes with aiohttp, which takes URLs as its objects
     "referencing": ("core/payload.py",),  # comes with jsonschema, which takes its registry
     "prometheus_client": ("services/", "http/"),
-    "opentelemetry": ("services/otel.py",),
+    "opentelemetry": ("services/otel.py", "services/otel_metrics.py"),
 }
 """Where each library may be imported. One that is not here has no place yet: decide on one."""
 

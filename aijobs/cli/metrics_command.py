@@ -14,41 +14,68 @@ from aijobs.core.errors import UsageError
 if TYPE_CHECKING:
     from aijobs.core.exposition import Family, Sample
     from aijobs.core.settings import Settings
+    from aijobs.services.metrics import Metrics
     from aijobs.store.engine import Store
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
 @notes(
     "aijobs metrics",
     "aijobs metrics --output /var/lib/node_exporter/textfile/aijobs.prom",
     "aijobs metrics --json",
-    exits={0: "written", 5: "the store cannot be reached"},
+    "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 aijobs metrics --push",
+    exits={0: "written, or sent", 1: "the OTLP endpoint did not take them", 5: "the store cannot be reached"},
 )
 def metrics(
     ctx: typer.Context,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Write there in one step, not to stdout.")
     ] = None,
+    push: Annotated[bool, typer.Option("--push", help="Send them to the OTLP endpoint instead.")] = False,
 ) -> None:
     """Write the metrics in Prometheus' text format, read from the store now.
 
     With --output the file is replaced in one step, as the textfile collector of a node exporter needs it. A
     worker serves the same with --metrics-port, `aijobs serve` at /metrics.
 
-    With --json: {metrics: [{name, type, help, samples: [{name, labels, value}]}]}.
+    With --push they go once to OpenTelemetry, to OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or
+    OTEL_EXPORTER_OTLP_ENDPOINT, under the same names; for cron. It needs the extra `otel`.
+
+    With --json: {metrics: [{name, type, help, samples: [{name, labels, value}]}]}; with --push: {pushed}, how
+    many.
     """
     from aijobs.services.metrics import Metrics
 
     context = context_of(ctx)
-    if context.json and output is not None:
+    if output is not None and (context.json or push):
         raise UsageError("a FILE is written in Prometheus' format only", hint="aijobs metrics --json")
     found = Metrics(context.store, context.settings)
-    if output is not None:
+    if push:
+        _push(context, found)
+    elif output is not None:
         found.write(output)
         context.printer.say(f"wrote {output}")
     elif context.json:
         context.printer.document({"metrics": [_shape(family) for family in found.families()]})
     else:
         context.printer.raw(found.text())
+
+
+def _push(context: Context, found: "Metrics") -> None:
+    if not any(context.environ.get(name) for name in _ENDPOINTS):
+        raise UsageError(
+            "nothing says where the metrics are to be sent", hint=f"set {_ENDPOINTS[0]} in the environment"
+        )
+    try:
+        from aijobs.services.otel_metrics import push
+    except ImportError as error:
+        raise UsageError(f"{error.name} is not installed", hint="pip install 'aijobs[otel]'") from error
+    families = found.families()
+    push(families, context.store.clock.now())
+    context.printer.emit(
+        {"pushed": len(families)}, lambda: context.printer.say(f"sent {len(families)} metrics")
+    )
 
 
 def _shape(family: "Family") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Spans on their way to OpenTelemetry. The only module that loads it, and loaded only when spans are wanted.
+"""Spans on their way to OpenTelemetry. Loaded only when spans are wanted, as its SDK is.
 
 What goes wrong on the way harms no job: spans go into a queue of bounded length that a thread of the SDK
 empties, and the log hears of trouble once a minute at most.
@@ -38,7 +38,7 @@ class SpanSink:
 
     def __init__(self, processor: SpanProcessor, *, chance: Chance) -> None:
         self._ids = _Ids(chance)
-        self._provider = TracerProvider(resource=_resource(), id_generator=self._ids, shutdown_on_exit=False)
+        self._provider = TracerProvider(resource=resource(), id_generator=self._ids, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("aijobs", __version__)
 
@@ -62,12 +62,12 @@ class SpanSink:
             made = self._tracer.start_span(
                 span.name, context=_below(span.parent), kind=SpanKind[span.kind.name],
                 attributes=span.attributes, links=[Link(_context_of(one)) for one in span.links],
-                start_time=_nanoseconds(span.began),
+                start_time=nanoseconds(span.began),
             )  # fmt: skip
         if span.error is not None:
             made.set_attribute("error.type", span.error)
             made.set_status(Status(StatusCode.ERROR))
-        made.end(_nanoseconds(span.ended))
+        made.end(nanoseconds(span.ended))
 
     def close(self, seconds: float) -> None:
         """Send what there is; an endpoint that does not answer is left after so many seconds."""
@@ -152,7 +152,7 @@ def _take_over(complaints: logging.Handler) -> None:
     logger.propagate = False
 
 
-def _resource() -> Resource:
+def resource() -> Resource:
     """The resource of OpenTelemetry's variables; our name where they give none."""
     found = Resource.create({SERVICE_VERSION: __version__})
     named = not str(found.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service")
@@ -171,5 +171,6 @@ def _context_of(place: TraceContext) -> SpanContext:
     return SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=True, trace_flags=flags)
 
 
-def _nanoseconds(at: datetime) -> int:
+def nanoseconds(at: datetime) -> int:
+    """*at* as OpenTelemetry has it: since 1970."""
     return (at - _EPOCH) // timedelta(microseconds=1) * 1000

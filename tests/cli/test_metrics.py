@@ -1,8 +1,11 @@
 """`metrics`, and a worker that serves them."""
 
 import socket
+from itertools import accumulate
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.collector import collector
 
 
 def test_the_text_goes_to_stdout_or_in_one_step_to_a_file(run_cli, tmp_path):
@@ -34,6 +37,68 @@ def test_as_json_it_is_what_the_text_says(run_cli):
 def test_a_file_is_not_written_as_json(run_cli, tmp_path):
     assert run_cli("metrics", "--json", "--output", str(tmp_path / "a.prom")).code == 2
     assert not (tmp_path / "a.prom").exists()
+
+
+def test_what_is_pushed_to_opentelemetry_is_what_the_text_says(run_cli, monkeypatch):
+    run_cli("enqueue", "demo")
+    run_cli("worker", "--drain", "-q")
+    with collector() as one:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", one.url)
+        pushed = run_cli("metrics", "--push", "--json", environ={"OTEL_EXPORTER_OTLP_ENDPOINT": one.url})
+
+    read = {(sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(run_cli("metrics").out)
+            for sample in family.samples}  # fmt: skip
+    told = dict(line for metric in one.metrics for line in _lines_of(metric))
+    moving = {series for series in read if "age_seconds" in series[0]}
+    assert (pushed.code, pushed.json["pushed"] >= len(one.metrics) > 20) == (0, True)
+    assert {series: value for series, value in told.items() if series not in moving} == {
+        series: value for series, value in read.items() if series not in moving
+    }
+    assert {metric.WhichOneof("data") for metric in one.metrics} == {"sum", "gauge", "histogram"}
+    assert all(
+        m.sum.is_monotonic and m.sum.aggregation_temporality == 2 for m in one.metrics if m.HasField("sum")
+    )
+
+
+def _lines_of(metric):
+    """What Prometheus' text would say of it."""
+    kind = metric.WhichOneof("data")
+    for point in getattr(metric, kind).data_points:
+        labels = {one.key: one.value.string_value for one in point.attributes}
+        if kind != "histogram":
+            yield _line(metric.name, labels, point.as_double)
+            continue
+        bounds = [f"{bound:g}" for bound in point.explicit_bounds] + ["+Inf"]
+        for bound, below in zip(bounds, accumulate(point.bucket_counts), strict=True):
+            yield _line(f"{metric.name}_bucket", {**labels, "le": bound}, below)
+        yield _line(f"{metric.name}_sum", labels, point.sum)
+        yield _line(f"{metric.name}_count", labels, point.count)
+
+
+def _line(name, labels, value):
+    return (name, tuple(sorted(labels.items()))), value
+
+
+def test_an_endpoint_that_does_not_take_the_metrics_is_one_line_and_exit_1(run_cli, monkeypatch):
+    with collector() as one:
+        one.status = 400
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{one.url}/v1/metrics")
+        run = run_cli("metrics", "--push", environ={"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": one.url})
+
+    assert (run.code, run.out) == (1, "")
+    error, hint = run.err.splitlines()
+    assert error.startswith("error: the OTLP endpoint did not take the metrics: ")
+    assert "400" in error
+    assert hint.startswith("hint: ")
+
+
+def test_metrics_are_pushed_nowhere_by_accident(run_cli, tmp_path):
+    nowhere = run_cli("metrics", "--push")
+    both = run_cli("metrics", "--push", "--output", str(tmp_path / "a.prom"))
+
+    assert (nowhere.code, both.code) == (2, 2)
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in nowhere.err
 
 
 def test_a_worker_whose_port_is_taken_says_so_and_works(run_cli):

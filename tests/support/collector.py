@@ -1,11 +1,13 @@
-"""An OpenTelemetry collector of the test's own: takes spans over OTLP/HTTP on a real socket."""
+"""An OpenTelemetry collector of the test's own: takes spans and metrics over OTLP/HTTP on a real socket."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 
@@ -16,6 +18,7 @@ class Collector:
         self.url = url
         self.status = 200
         self.bodies: list[bytes] = []
+        self.metric_bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
 
     @property
@@ -31,6 +34,17 @@ class Collector:
     def spans(self) -> list[Span]:
         """All spans."""
         return [span for resource in self.resources for scope in resource.scope_spans for span in scope.spans]
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of all requests."""
+        return [
+            metric
+            for body in self.metric_bodies
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        ]
 
     def named(self, name: str) -> Span:
         """The only span of that name."""
@@ -58,6 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/traces":
             kept.headers.append({name.lower(): value for name, value in self.headers.items()})
             kept.bodies.append(body)
+        elif self.path == "/v1/metrics":
+            kept.metric_bodies.append(body)
         self.send_response(kept.status)
         self.send_header("content-length", "0")
         self.end_headers()
