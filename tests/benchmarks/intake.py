@@ -3,6 +3,7 @@
 `python -m tests.benchmarks.intake [--json] [--deliveries N] [--rounds N] [--database NAME...]` compares it
 with the least a Starlette handler can do: read the body, write one row, commit, answer. Both are processes of
 their own under uvicorn, on a store with its default durability. Deliveries a second, medians of the rounds.
+With `--latency`: how many milliseconds `serve` takes to answer, for one at a time and for 50 at once.
 With `--together` no server is asked: what it costs to write them down, by how many are in a transaction.
 """
 
@@ -14,6 +15,7 @@ import os
 import random
 import socket
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -61,18 +63,21 @@ def deliveries(count: int, prefix: str) -> list[Delivery]:
     return made
 
 
-async def _deliver(url: str, made: Sequence[Delivery]) -> float:
-    left = iter(made)
+async def _deliver(url: str, made: Sequence[Delivery], at_once: int = AT_ONCE) -> list[float]:
+    """The seconds that each answer took, and in the last place those of all together."""
+    left, took = iter(made), []
     async with aiohttp.ClientSession() as session:
 
         async def lane() -> None:
             for headers, body in left:
+                sent = time.perf_counter()
                 async with session.post(url, data=body, headers=headers) as response:
                     assert response.status == 200, await response.text()
+                took.append(time.perf_counter() - sent)
 
         began = time.perf_counter()
-        await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
-        return len(made) / (time.perf_counter() - began)
+        await asyncio.gather(*(lane() for _ in range(at_once)))
+        return [*took, time.perf_counter() - began]
 
 
 def bare_app(url: str) -> Any:
@@ -145,6 +150,23 @@ def _port() -> int:
 
 def ours(database: str, count: int) -> float:
     """Deliveries a second that `serve` takes."""
+    with our_server(database) as address:
+        return _measured(address, count)
+
+
+def latency(database: str, count: int) -> None:
+    """Print how long `serve` takes to answer."""
+    with our_server(database) as address:
+        _measured(address, AT_ONCE)
+        for at_once in (1, AT_ONCE):
+            *took, _ = asyncio.run(_deliver(address, deliveries(count, f"by{at_once}"), at_once))
+            cuts = statistics.quantiles((one * 1000 for one in took), n=20)
+            print(f"{database}, {at_once} at once: p50 {cuts[9]:.1f} ms, p95 {cuts[18]:.1f} ms")
+
+
+@contextlib.contextmanager
+def our_server(database: str) -> Iterator[str]:
+    """The URL of a `serve` over an empty store."""
     with fresh(database) as url, tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "aijobs.yaml"
         config.write_text(json.dumps(CONFIG))
@@ -153,7 +175,7 @@ def ours(database: str, count: int) -> float:
         upgrade = [*program, "-q", "db", "upgrade"]
         subprocess.run(upgrade, env={**os.environ, **environ}, check=True, stdout=subprocess.DEVNULL)
         with serving([*program, "-q", "serve", "--port", str(port)], port, environ) as address:
-            return _measured(address, count)
+            yield address
 
 
 def bare(database: str, count: int) -> float:
@@ -190,7 +212,7 @@ def together(database: str, count: int) -> None:
 def _measured(address: str, count: int) -> float:
     async def run() -> float:
         await _deliver(address, deliveries(AT_ONCE, "first"))  # threads and connections are there afterwards
-        return await _deliver(address, deliveries(count, "wh"))
+        return count / (await _deliver(address, deliveries(count, "wh")))[-1]
 
     return asyncio.run(run())
 
@@ -210,6 +232,7 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--database", nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--latency", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--together", action="store_true", help="write them down, without a server")
     parser.add_argument("--bare", help=argparse.SUPPRESS)
@@ -220,9 +243,9 @@ def main() -> None:
 
         uvicorn.run(bare_app(asked.bare), port=asked.port, log_level="error")
         return
-    if asked.together:
+    if asked.together or asked.latency:
         for name in asked.database:
-            together(name, asked.deliveries)
+            (together if asked.together else latency)(name, asked.deliveries)
         return
     rows = [measure(name, count=asked.deliveries, rounds=asked.rounds) for name in asked.database]
     print(json.dumps(as_json(rows)) if asked.json else table(rows))
