@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from tests.benchmarks import places
 from tests.benchmarks.bars import BARS, BOTH, Asked
-from tests.benchmarks.peers import PEERS, version_of
+from tests.benchmarks.peers import there, version_of
 from tests.benchmarks.report import Row, as_json, surroundings, table
 
 
@@ -36,10 +36,10 @@ def main() -> None:
     if unknown := set(given.names) - set(names):
         parser.error(f"no such bar: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     asked = Asked(
-        rounds=given.rounds, peers=given.peers, scale=given.scale,
+        rounds=given.rounds, peers=there() if given.peers else {}, scale=given.scale,
         databases=(_kind(parser, given.database),) if given.database else BOTH,
     )  # fmt: skip
-    before = surroundings(_versions(peers=given.peers))
+    before = surroundings(places.server() | {name: version_of(peer) for name, peer in asked.peers.items()})
     rows = measured(given.names, asked)
     if given.json:
         print(json.dumps({"surroundings": before, "rows": as_json(rows)}))
@@ -69,10 +69,6 @@ def measured(names: list[str], asked: Asked) -> list[Row]:
                 print(f"{bar} on {database}", file=sys.stderr)
                 rows += measure(asked, database)
     return rows
-
-
-def _versions(*, peers: bool) -> dict[str, str]:
-    return places.server() | ({name: version_of(peer) for name, peer in PEERS.items()} if peers else {})
 
 
 if __name__ == "__main__":

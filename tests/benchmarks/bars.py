@@ -3,11 +3,11 @@
 import functools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.benchmarks import bulk_enqueue, drain, growth, http_jobs, intake, loops, pick_up, startup
-from tests.benchmarks.peers import PEERS, Peer, rates
+from tests.benchmarks.peers import Peer, rates
 from tests.benchmarks.places import fresh
 from tests.benchmarks.report import Row, in_turns
 
@@ -18,10 +18,10 @@ MOST_MEGABYTES = 200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How much of it: rounds, whether the peers are measured too, databases, and the share of the sizes."""
+    """How much of it: rounds, which peers are measured too, databases, and the share of the sizes."""
 
     rounds: int = 3
-    peers: bool = False
+    peers: Mapping[str, Peer] = field(default_factory=dict)
     databases: Sequence[str] = BOTH
     scale: float = 1.0
 
@@ -77,7 +77,7 @@ def _loop(name: str, asked: Asked, database: str, workers: int) -> float:
 
 
 def _peers(asked: Asked, database: str) -> dict[str, Peer]:
-    return {name: peer for name, peer in PEERS.items() if asked.peers and peer.database == database}
+    return {name: peer for name, peer in asked.peers.items() if peer.database == database}
 
 
 def _peer(peer: Peer, what: str, asked: Asked, workers: int) -> Callable[[], float]:
