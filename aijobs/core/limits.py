@@ -45,6 +45,11 @@ class Limits:
         bounds += [bound for t in self.types.values() for bound in (t.concurrency, t.per_user)]
         return any(bound is not None for bound in bounds)
 
+    def most_of_user(self, type_name: str) -> int | None:
+        """How many jobs of the type one user may have running at most; None where nothing bounds it."""
+        bounds = (self.per_user, self.types[type_name].per_user)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
     def along(self, providers: Mapping[str, str]) -> "Limits":
         """The same, the types named in *providers* counted against the provider their calls really go to."""
         elsewhere = {

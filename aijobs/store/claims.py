@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select, update
+from sqlalchemy import ARRAY, Connection, Select, Text, bindparam, func, or_, select, true, update
 
 from aijobs.core.limits import Candidate, Running
 from aijobs.core.model import Job
@@ -76,9 +76,23 @@ _TYPE_WALK = _TYPE_WALK.union_all(
 )
 _READY_TYPES = select(_TYPE_WALK.c.type).where(_TYPE_WALK.c.type.is_not(None))
 _FIRST_USER = select(func.min(_c.user)).where(_c.type == bindparam("type"), _c.turn.is_not(None))
-_NEXT_USER = _FIRST_USER.where(_c.user > bindparam("after"))
+
+
+def _waiting_users(first: Select[Any]) -> Select[Any]:
+    """The users from *first* on: a loose index scan, one probe a user, however many jobs each has."""
+    walk = select(first.scalar_subquery().label("user")).cte("walk", recursive=True)
+    step = _FIRST_USER.where(_c.user > walk.c.user).scalar_subquery()
+    walk = walk.union_all(select(step).where(walk.c.user.is_not(None)))
+    return select(walk.c.user).where(walk.c.user.is_not(None)).limit(bindparam("limit"))
+
+
+_USERS = _waiting_users(_FIRST_USER)
+_USERS_AFTER = _waiting_users(_FIRST_USER.where(_c.user > bindparam("after")))
 _ABOVE = _HEAD.where(_c.priority >= bindparam("above"))
 _HEAD_OF_USER = _ABOVE.where(_c.user == bindparam("user"))
+_GIVEN = func.unnest(bindparam("users", type_=ARRAY(Text()))).table_valued("user").render_derived("given")
+_OF_GIVEN = _ABOVE.where(_c.user == _GIVEN.c.user).lateral("head")
+_HEADS_OF_USERS = select(_OF_GIVEN).select_from(_GIVEN.join(_OF_GIVEN, true()))
 # What runs, said as only `ix_jobs_running` has it. Asked for the status, PostgreSQL may go by
 # `ix_jobs_status`, and there walk over an entry of every job that was claimed since the last vacuum.
 _RUNS = _c.claimed_at.is_not(None)
@@ -175,10 +189,12 @@ def heads_of_users(
 ) -> list[Candidate]:
     """The first *limit* ready jobs of each of *users*, of priority *above* or more."""
     lowest = LOWEST_PRIORITY if above is None else above
+    values = {"type": type_name, "now": now, "limit": limit, "above": lowest}
+    if is_postgresql(tx):
+        return [Candidate(*row) for row in tx.execute(_HEADS_OF_USERS, values | {"users": list(users)})]
     found: list[Candidate] = []
-    for user in users:
-        values = {"type": type_name, "now": now, "limit": limit, "user": user, "above": lowest}
-        found += [Candidate(*row) for row in tx.execute(_HEAD_OF_USER, values)]
+    for user in users:  # SQLite knows no LATERAL, and has no server to save a way to
+        found += [Candidate(*row) for row in tx.execute(_HEAD_OF_USER, values | {"user": user})]
     return found
 
 
@@ -190,20 +206,12 @@ def ready_types(tx: Connection) -> frozenset[str]:
 def waiting_users(tx: Connection, type_name: str, after: str | None, limit: int) -> list[str]:
     """The next *limit* users, in text order after *after*, that have a ready job of the type.
 
-    None begins before all of them, with those who named no user. A loose index scan: one probe a user,
-    however many jobs each has.
+    None begins before all of them, with those who named no user.
     """
-    begin = _FIRST_USER if after is None else _NEXT_USER
-    walk = select(begin.scalar_subquery().label("user")).cte("walk", recursive=True)
-    step = (
-        select(func.min(_c.user))
-        .where(_c.type == bindparam("type"), _c.user > walk.c.user, _c.turn.is_not(None))
-        .scalar_subquery()
-    )
-    walk = walk.union_all(select(step).where(walk.c.user.is_not(None)))
-    query = select(walk.c.user).where(walk.c.user.is_not(None)).limit(limit)
-    values = {"type": type_name} if after is None else {"type": type_name, "after": after}
-    return list(tx.execute(query, values).scalars())
+    values = {"type": type_name, "limit": limit}
+    if after is None:
+        return list(tx.execute(_USERS, values).scalars())
+    return list(tx.execute(_USERS_AFTER, values | {"after": after}).scalars())
 
 
 def running(tx: Connection, *, parked: bool = True) -> list[Running]:

@@ -188,7 +188,9 @@ class Claiming:
             self._walked[name] = free[room - 1]
         else:
             self._walked[name] = users[-1] if len(users) == _WALK_AT_ONCE else None
-        return claims.heads_of_users(tx, name, now, free[:room], room, above)
+        most = tally.limits.most_of_user(name)
+        each = room if most is None else min(room, most)
+        return claims.heads_of_users(tx, name, now, free[:room], each, above)
 
     def _routes(self, types: Sequence[str], on_fallback: frozenset[str]) -> dict[str, Route]:
         return {name: self.settings.types[name].route(fallback=name in on_fallback) for name in types}
