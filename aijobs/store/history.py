@@ -76,7 +76,7 @@ def add_executions(tx: Connection, records: Sequence[Execution]) -> None:
     columns = list(zip(*map(_values, records), strict=True))
     for index in _TIMES:
         columns[index] = tuple(value and said(value) for value in columns[index])
-    used = [index for index, column in enumerate(columns) if any(value is not None for value in column)]
+    used = [index for index, column in enumerate(columns) if column.count(None) < len(column)]
     names = tuple(_NAMES[index] for index in used)
     insert_many(tx, executions, names, zip(*(columns[index] for index in used), strict=True))
 

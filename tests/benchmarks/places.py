@@ -16,6 +16,8 @@ from tests.support.postgres import _find_binaries, running_server
 
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
+_AS_IT_COMES = {"timezone": "UTC"}  # other tests have another one on purpose, which costs each time read some
+
 _put: dict[str, str] = {}
 
 
@@ -53,5 +55,8 @@ def fresh(database: str) -> Iterator[str]:
         with tempfile.TemporaryDirectory(dir=Path(given).parent if given else None) as folder:
             yield f"sqlite:///{Path(folder) / 'jobs.db'}"
     else:
-        with running_server(_put.get("postgresql"), settings=DURABLE) as server, server.new_schema() as url:
+        with (
+            running_server(_put.get("postgresql"), settings=_AS_IT_COMES | DURABLE) as server,
+            server.new_schema() as url,
+        ):
             yield url

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 
 from aijobs.core.clock import Chance
 from aijobs.core.ids import new_id
@@ -38,6 +39,7 @@ class Finishing:
         self.policy = policy
         self.gates = gates
         self.chance = chance
+        self._code_version_of = cache(settings.code_version_of)
 
     def finish(self, tx: Tx, ends: Sequence[Ended], now: datetime) -> list[Finished]:
         """Write every end whose lease still stands; the others are answered, not applied."""
@@ -131,7 +133,7 @@ class Finishing:
         facts = facts_of(ended)
         prices = settings.prices.get(facts.model or job.model or "", ())
         return execution_of(
-            ended, job, move, now, settings.code_version_of(job.type),
+            ended, job, move, now, self._code_version_of(job.type),
             fallback=kind is not None and kind.is_fallback(job.provider, job.model),
             cost=cost(facts.usage, prices, day=now.date()),
         )  # fmt: skip

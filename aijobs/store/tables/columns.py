@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, DateTime, Dialect, Index, Integer, MetaData, event
+from sqlalchemy.engine.processors import str_to_datetime
 from sqlalchemy.types import UserDefinedType
 
 metadata = MetaData(
@@ -40,7 +41,7 @@ class IsoText(UserDefinedType[datetime]):
         return lambda value: None if value is None else to_text(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:  # noqa: ARG002
-        return lambda value: None if value is None else datetime.fromisoformat(value)
+        return str_to_datetime  # as written by `to_text`; a lambda of ours takes twice as long
 
 
 Instant = DateTime(timezone=True).with_variant(IsoText(), "sqlite")
