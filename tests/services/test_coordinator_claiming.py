@@ -133,6 +133,20 @@ def test_the_walk_past_a_crowd_of_capped_users_finds_the_one_behind_it(store, cl
     assert claim_some(coordinator, 10) == []
 
 
+def test_behind_a_crowd_a_user_gets_as_many_as_the_cap_allows_in_one_claim(store, clock):
+    coordinator = limited(store, per_user=2)
+    crowd = [f"user-{number:03}" for number in range(40)]
+    enqueue(coordinator, *crowd, *crowd)
+    assert len(claim_some(coordinator, 80)) == 80
+    enqueue(coordinator, *(crowd * 4))
+    clock.advance(seconds=1)
+    enqueue(coordinator, *["zoe"] * 3, "zac")
+
+    behind = claim_some(coordinator, 10)
+
+    assert sorted(one.job.user for one in behind) == ["zac", "zoe", "zoe"]
+
+
 def test_one_claim_walks_past_a_crowd_in_steps_and_around_the_end(store, clock, monkeypatch):
     monkeypatch.setattr(claiming, "_WALK_AT_ONCE", 10)
     coordinator = limited(store, per_user=1)
