@@ -31,13 +31,14 @@ def alerts(
     """Evaluate the alert rules on the store, and tell the targets of `alerts.notify`.
 
     The same alert is told once within `alerts.silence`, however often this runs and on however many machines;
-    run it every minute from cron. With --json: {alerts: [{rule, severity, firing, value, threshold, samples,
+    run it every minute from cron. Without targets the exit code of --new is what tells: a look without it
+    silences nothing. With --json: {alerts: [{rule, severity, firing, value, threshold, samples,
     evidence, since, silenced_until, news, told, failed}], firing}.
     """
     from aijobs.services.alerting import Alerting
 
     context = context_of(ctx)
-    found = Alerting(context.store, context.settings, tell=_teller(context)).run()
+    found = Alerting(context.store, context.settings, tell=_teller(context)).run(passed_on=new)
     firing = [one for one in found if one.alert.firing]
     document = {"alerts": [_shape(one) for one in found], "firing": [one.alert.rule for one in firing]}
     context.printer.emit(document, lambda: context.printer.table(_COLUMNS, map(_row, found)))

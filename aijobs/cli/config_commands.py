@@ -164,4 +164,5 @@ def _say_what_is_next(context: Context, provider: str, output: str) -> None:
         context.printer.say(f"set {name} in the environment")
     named = "" if output == CONFIG_FILE else f" --config {output}"
     context.printer.say(f"next: aijobs{named} config check")
-    context.printer.say(f"then: aijobs{named} doctor --probe   (asks the provider, by one free call)")
+    context.printer.say(f"then: aijobs{named} db upgrade       (makes the store)")
+    context.printer.say(f"      aijobs{named} doctor --probe   (asks the provider, by one free call)")

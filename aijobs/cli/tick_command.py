@@ -37,9 +37,7 @@ def tick(
     window whose last job has not ended its overlap; both are reported and counted.
     """
     context = context_of(ctx)
-    needs_store = bool(context.settings.schedules) and not preview
-    store = context.create_store() if needs_store else context.store
-    scheduler = Scheduler(store, context.settings, coordinator=lambda: context.coordinator)
+    scheduler = Scheduler(context.store, context.settings, coordinator=lambda: context.coordinator)
     report = scheduler.tick(instant(at, "--at"), preview=preview)
     _print(context, report, preview=preview)
     return 1 if report.failed else 0

@@ -82,9 +82,13 @@ class NotFound(AijobsError):
     kind = "not_found"
 
 
+_ID_LENGTH = 36
+
+
 def no_job(job_id: str) -> NotFound:
     """The answer to an id that no job has."""
-    return NotFound(f"no job {job_id}", hint="aijobs inspect lists the newest jobs")
+    whole = "" if len(job_id) == _ID_LENGTH else f"an id is whole, all {_ID_LENGTH} characters; "
+    return NotFound(f"no job {job_id}", hint=f"{whole}aijobs inspect lists the newest jobs")
 
 
 class Conflict(AijobsError):

@@ -65,7 +65,8 @@ async def _models(endpoint: Endpoint, within: timedelta) -> Probed:
     name, asked = endpoint.name, "GET /models"
     failure, status = await _send(endpoint, "GET", "/models", within)
     if status in _NOT_OFFERED:
-        return Probed(True, f"{name} has no list of models ({status}): not known whether it takes them")
+        doubt = "not known whether it takes them, or is its base_url wrong?"
+        return Probed(True, f"{name} has no list of models ({status}): {doubt}")
     if failure is None:
         return Probed(True, f"{name} takes the credentials ({asked}: {status})")
     return Probed(False, _words(name, asked, failure))

@@ -4,7 +4,7 @@ The same alert is told once within the silence period, by whichever evaluation c
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from aijobs.core.alerts import Alert, evaluate
@@ -39,8 +39,12 @@ class Alerting:
         self.settings = settings
         self._tell = tell
 
-    def run(self) -> list[AlertReport]:
-        """Every enabled rule, the loudest first; what is news is told. Raises StoreError."""
+    def run(self, *, passed_on: bool = False) -> list[AlertReport]:
+        """Every enabled rule, the loudest first; what is news is told. Raises StoreError.
+
+        *passed_on*: the caller tells somebody what is news. Without that, and without a target, it stays
+        news: a look of one person must not silence it for the others.
+        """
         now = self.store.clock.now()
         silence = self.settings.alerts.silence
         with self.store.read() as tx:
@@ -50,14 +54,31 @@ class Alerting:
             alert_states.note(tx, firing, now)
             news = {rule for rule in firing if alert_states.claim(tx, rule, now - silence, now)}
             states = alert_states.states(tx)
-        return [self._report(alert, states.get(alert.rule), now, news=alert.rule in news) for alert in alerts]
+        reports = []
+        for alert in alerts:
+            state = states.get(alert.rule)
+            if alert.rule in news:
+                reports.append(self._told(alert, state, now, passed_on=passed_on))
+            else:
+                reports.append(self._report(alert, state, news=False))
+        return reports
 
-    def _report(self, alert: Alert, state: AlertState | None, now: datetime, *, news: bool) -> AlertReport:
-        since = state.since if state else None
-        told, failed = self._spread(alert, since, now) if news else ((), ())
+    def _told(self, alert: Alert, state: AlertState | None, now: datetime, *, passed_on: bool) -> AlertReport:
+        told, failed = self._spread(alert, state.since if state else None, now)
+        heard = told or (passed_on and not failed)
+        if state and not heard:
+            with self.store.write() as tx:
+                alert_states.give_back(tx, alert.rule, now)
+            state = replace(state, told_at=None)
+        return self._report(alert, state, news=True, told=told, failed=failed)
+
+    def _report(
+        self, alert: Alert, state: AlertState | None, *, news: bool, told: tuple[str, ...] = (),
+        failed: tuple[str, ...] = (),
+    ) -> AlertReport:  # fmt: skip
         return AlertReport(
             alert=alert,
-            since=since,
+            since=state.since if state else None,
             silenced_until=_until(alert, state, self.settings.alerts.silence),
             news=news,
             told=told,
@@ -75,9 +96,6 @@ class Alerting:
             name: self._tell(name, f"alert-{alert.rule}-{now:%Y%m%dT%H%M%S}", body) for name in targets
         }
         told = tuple(name for name, answer in answers.items() if answer.delivered)
-        if targets and not told:
-            with self.store.write() as tx:
-                alert_states.give_back(tx, alert.rule, now)
         return told, tuple(name for name in targets if name not in told)
 
 

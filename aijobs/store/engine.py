@@ -95,6 +95,8 @@ def open_store(
     SchemaMismatch, and StoreUnreachable, also when there is no store and *create* is False (no file is made).
     """
     target = parse_url(url)
+    if target.drivername == "sqlite" and not create:
+        sqlite.require_content(_path(target))
     made = create and _make_file(target)
     store = attach(target, clock=clock, lock_wait=lock_wait)
     try:

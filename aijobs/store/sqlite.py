@@ -56,6 +56,16 @@ def require_file(path: Path) -> None:
     _check_rights(path)
 
 
+def require_content(path: Path) -> None:
+    """Check that the file *path* has anything in it. Raises StoreUnreachable.
+
+    Only to look at an empty file would make SQLite write its header into it, and it may be anybody's.
+    """
+    require_file(path)
+    if path.stat().st_size == 0:
+        raise StoreUnreachable(f"no job store in {path}: the file is empty", hint=_NO_STORE_HINT)
+
+
 def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
     """Make the file *path*, readable by its owner only, unless it exists; True when this call made it.
 

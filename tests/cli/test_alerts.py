@@ -59,6 +59,16 @@ def test_what_fires_is_1_each_time_and_told_once(run, tmp_path):
     assert "P2 alert dead_letters: 1" in first.err
 
 
+@pytest.mark.usefixtures("dead")
+def test_a_look_tells_nobody_where_there_is_no_target_and_so_silences_nothing(run_cli):
+    looked = [run_cli("alerts", "--json"), run_cli("alerts", "--json")]
+    mailed = [run_cli("alerts", "--new").code, run_cli("alerts", "--new").code]
+
+    alerts = [one for shown in looked for one in shown.json["alerts"] if one["firing"]]
+    assert [(one["news"], one["silenced_until"]) for one in alerts] == [(True, None)] * 2
+    assert mailed == [1, 0]
+
+
 def test_the_rules_file_names_only_metrics_that_we_export(run):
     rules = yaml.safe_load(run("alerts", "rules").out)
     exported = set(re.findall(r"^# TYPE (\w+)", run("metrics").out, re.MULTILINE))

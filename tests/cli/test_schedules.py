@@ -136,13 +136,13 @@ def test_tick_refuses_a_cron_that_check_refuses(cli: CommandLine, cron: str) -> 
     assert all("schedules.bad.cron" in result.err for result in results)
 
 
-def test_tick_makes_the_store_it_needs(run_fresh: CommandLine) -> None:
+def test_tick_from_the_wrong_folder_makes_no_store(run_fresh: CommandLine) -> None:
     configure(CONFIG)
 
-    result = run_fresh("tick", "--json")
+    result = run_fresh("tick")
 
-    assert result.code == 0
-    assert "created the job store" in result.err
+    assert (result.code, result.out) == (5, "")
+    assert result.err.startswith("error: no job store")
 
 
 def test_tick_takes_a_block_scalar_for_the_same_schedule(cli: CommandLine) -> None:

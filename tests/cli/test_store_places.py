@@ -105,6 +105,19 @@ def test_a_typing_mistake_in_the_path_leaves_no_file(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@readers
+def test_an_empty_file_is_no_store_and_stays_empty(
+    args: tuple[str, ...], run_bare: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").touch()
+
+    result = run_bare(*args, database="sqlite:///notes.txt")
+
+    assert (result.code, result.out) == (5, "")
+    assert "notes.txt: the file is empty" in result.err.splitlines()[0]
+    assert [(one.name, one.stat().st_size) for one in tmp_path.iterdir()] == [("notes.txt", 0)]
+
+
 @pytest.mark.parametrize("url", ["sqlite:///missing/jobs.db", "sqlite:///folder"])
 @pytest.mark.parametrize("args", sorted(MAKERS), ids=" ".join)
 def test_commands_that_make_a_store_make_no_folder_and_replace_none(

@@ -323,12 +323,19 @@ def test_a_file_that_another_program_locks_is_waited_for(sqlite_url: str, chance
 def test_a_full_disk_stops_the_calls_until_there_is_space_again(sqlite_url: str, chance: Chance) -> None:
     store = open_store(sqlite_url, create=True)
     connections: list[Any] = []
-    event.listen(store.engine, "connect", lambda connection, record: connections.append(connection))
+    most = [1 << 30]
+
+    def opened(connection: Any, _: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={most[0]}")  # the disk is full for those to come as well
+        connections.append(connection)
+
+    event.listen(store.engine, "connect", opened)
     store.close()  # whatever is open already was opened before we listened
     ids, log = enqueue(store, chance, 30), Heard()
     large = "x" * 400_000
 
     def limit(pages: int) -> None:
+        most[0] = pages
         for connection in connections:
             connection.execute(f"PRAGMA max_page_count={pages}")
 
