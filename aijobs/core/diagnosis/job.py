@@ -6,7 +6,7 @@ from datetime import timedelta
 from aijobs.core.diagnosis.ends import ENDS
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, layer_of, many
 from aijobs.core.diagnosis.snapshot import DeliverySeen, JobSnapshot, NotificationSeen
-from aijobs.core.diagnosis.steps import not_called, pause_of, provider_steps
+from aijobs.core.diagnosis.steps import LIMIT_STEPS, layer_at, not_called, pause_of, provider_steps
 from aijobs.core.limits import Tally
 from aijobs.core.model import Status
 from aijobs.core.switches import Pauses
@@ -135,13 +135,12 @@ def _provider(s: JobSnapshot) -> Iterator[Finding]:
     if seen.allowed != 0:
         yield Finding(check="provider", ok=True, evidence=f"{seen.name} may be called: {seen.reason}")
         return
-    metered = seen.reason.startswith("rate ")
     yield Finding(
         check="provider",
         ok=False,
         evidence=not_called(seen),
         since=seen.since,
-        layer=Layer.QUEUE if metered else Layer.PROVIDER,
+        layer=layer_at(seen),
         next_steps=provider_steps(seen),
     )
 
@@ -160,9 +159,7 @@ def _limits(s: JobSnapshot) -> Iterator[Finding]:
         ok=why is None,
         evidence=why or "no limit keeps it",
         layer=Layer.QUEUE if why else None,
-        next_steps=("aijobs inspect --status processing", "raise the limit in the configuration, or wait")
-        if why
-        else (),
+        next_steps=LIMIT_STEPS if why else (),
     )
 
 

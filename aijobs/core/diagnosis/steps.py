@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
+from aijobs.core.diagnosis.findings import Layer
 from aijobs.core.model import ErrorClass, Job
 from aijobs.core.overview import ProviderSeen
 from aijobs.core.switches import ALL, BELOW_PRIORITY, Pauses, Switch, SwitchKind
@@ -24,6 +25,27 @@ _CURES = MappingProxyType(
         _E.INTERNAL: "look at the log of the worker that had it",
     }
 )
+
+LIMIT_STEPS = ("aijobs inspect --status processing", "raise the limit in the configuration, or wait")
+"""What to do about a limit that is reached."""
+
+_DUE = "a probe, "
+_RATE = "rate "
+_SHOW = "aijobs provider show {provider}"
+_RESET = "aijobs provider reset {provider} --reason '...'"
+_PROBE = "aijobs doctor --probe"
+_REMEDIES = (
+    ("held: the provider refuses our credentials", (_CURES[_E.AUTH], _PROBE, _RESET)),
+    ("held: the quota is used up", (_CURES[_E.QUOTA_EXHAUSTED], _RESET)),
+    (
+        ("paused: rate limited", "slowed down"),
+        (_SHOW, "wait{until}, or lower providers.{provider}.rate or providers.{provider}.concurrency"),
+    ),
+    (_RATE, (_SHOW, "wait{until}, or raise providers.{provider}.rate")),
+    ("the breaker", (_SHOW, _PROBE, "wait: the breaker closes by itself when calls succeed again")),
+    ("slow start", (_SHOW, "wait: each call that succeeds lets more through")),
+)
+"""What to do about a provider, by how the reason begins for which calls to it are held back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +91,23 @@ def not_called(seen: ProviderSeen) -> str:
 def until_called(seen: ProviderSeen) -> str:
     """How long a provider that is not called stays so; one held, or with an open breaker, is first tried."""
     if seen.held and seen.again_at is None:
-        return ", until a person resets it"
+        return "" if seen.reason.startswith(_DUE) else ", until a person resets it"
     if seen.again_at is None or not (seen.held or seen.breaker == "open"):
         return until(seen.again_at)
     return f", next {'probe' if seen.held else 'trial'} at {instant(seen.again_at)}"
 
 
 def provider_steps(seen: ProviderSeen) -> tuple[str, ...]:
-    """What to type about a provider that is not called."""
-    return f"aijobs provider show {seen.name}", f"aijobs provider reset {seen.name} --reason '...'"
+    """What to do about a provider that holds calls back; a reset only where time alone does not help."""
+    why = seen.reason.removeprefix(_DUE)
+    steps = next((steps for begins, steps in _REMEDIES if why.startswith(begins)), (_SHOW, _RESET))
+    until = f" until {instant(seen.again_at)}" if seen.again_at else ""
+    return tuple(step.format(provider=seen.name, until=until) for step in steps)
+
+
+def layer_at(seen: ProviderSeen) -> Layer:
+    """Whose it is that a provider holds calls back: a rate is a limit of ours."""
+    return Layer.QUEUE if seen.reason.startswith(_RATE) else Layer.PROVIDER
 
 
 def cures(job: Job) -> list[str]:
