@@ -32,10 +32,11 @@ from aijobs.cli.options import (
 )
 from aijobs.cli.probes import ask
 from aijobs.cli.progress import Progress
-from aijobs.core.durations import Rate, format_duration, parse_rate
+from aijobs.cli.replay_plan import plan_shape, print_plan
+from aijobs.core.durations import Rate, parse_rate
 from aijobs.core.errors import Conflict, StoreError, UsageError
-from aijobs.core.replaying import FORCIBLE, Check, ReplayOptions
-from aijobs.services.replay import Outcome, Plan, PlannedGroup, Planner, Runner, RunReport
+from aijobs.core.replaying import ReplayOptions
+from aijobs.services.replay import Outcome, Plan, Planner, Runner, RunReport
 from aijobs.store import replays
 from aijobs.store.dead_letters import DeadLetterFilter
 
@@ -70,7 +71,10 @@ Ratio = Annotated[
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Go on although a provider is unwell; needs --reason. Its breaker stays."),
+    typer.Option(
+        "--force",
+        help="Go on although a provider is unwell (its breaker stays) or nothing changed; needs --reason.",
+    ),
 ]
 
 
@@ -124,10 +128,10 @@ def replay(
         actor=actor, reason=reason,
     )  # fmt: skip
     if preview or plan.replayable == 0:
-        context.printer.emit(plan_shape(plan), lambda: _print_plan(context, plan))
+        context.printer.emit(plan_shape(plan), lambda: print_plan(context.printer, plan))
         return 1 if plan.blocked else 0
     if not context.json:
-        _print_plan(context, plan)
+        print_plan(context.printer, plan)
     return _carry_out(context, _Run(plan.id, fresh=True), context.actor(actor), yes=yes)
 
 
@@ -206,76 +210,6 @@ def _rate(text: str) -> Rate:
         return parse_rate(text)
     except ValueError as error:
         raise UsageError(f"--rate: {error}") from None
-
-
-def plan_shape(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON: counts first, the jobs and batches behind them beside."""
-    return {
-        "plan": plan.id,
-        "replayable": plan.replayable,
-        "skipped": len(plan.skipped),
-        "groups": [_group_shape(group) for group in plan.groups],
-        "checks": [_check_shape(check) for check in plan.checks],
-        "batches": len(plan.batches),
-        "estimated_seconds": plan.estimated.total_seconds(),
-        "batch_sizes": list(plan.batches),
-        "skipped_jobs": [{"job_id": one.job_id, "reason": one.reason} for one in plan.skipped],
-        "expires_at": plan.expires_at,
-    }
-
-
-def _group_shape(group: PlannedGroup) -> dict[str, Any]:
-    return {
-        "type": group.type, "error_class": group.error_class, "count": group.count,
-        "replayable": group.replayable, "oldest": group.oldest, "newest": group.newest,
-        "verdict": group.verdict, "checks": [_check_shape(check) for check in group.checks],
-    }  # fmt: skip
-
-
-def _check_shape(check: Check) -> dict[str, Any]:
-    return {"check": check.check, "ok": check.ok, "evidence": check.evidence}
-
-
-def _print_plan(context: Context, plan: Plan) -> None:
-    printer = context.printer
-    printer.table(
-        ("TYPE", "ERROR", "COUNT", "REPLAYABLE", "OLDEST", "NEWEST", "VERDICT"),
-        [(g.type, g.error_class, g.count, g.replayable, g.oldest, g.newest, g.verdict) for g in plan.groups],
-        empty="no open dead letters: nothing to replay",
-    )
-    if not plan.groups:
-        return
-    if plan.checks:
-        printer.section("checks")
-        rows = [("ok" if check.ok else "BAD", check.check, check.evidence) for check in plan.checks]
-        printer.table(("", "CHECK", "EVIDENCE"), rows)
-    if plan.skipped:
-        printer.section("skipped", len(plan.skipped))
-        reasons = Counter(one.reason for one in plan.skipped)
-        printer.table(("COUNT", "WHY"), [(count, why) for why, count in reasons.most_common(20)])
-    printer.section("plan")
-    printer.fields(
-        [
-            ("id", plan.id),
-            ("replayable", plan.replayable),
-            ("batches", f"{len(plan.batches)} ({_sizes(plan.batches)})" if plan.batches else "none"),
-            ("at the rate", format_duration(plan.estimated)),
-            ("may be run until", plan.expires_at),
-        ]
-    )
-    if plan.replayable:
-        printer.say(f"to run exactly this: aijobs deadletter replay --plan {plan.id}")
-    if any(not check.ok for check in plan.checks):
-        printer.say("what to do about what is BAD: aijobs diagnose")
-        if any(not check.ok and check.check in FORCIBLE for check in plan.checks):
-            printer.say("to go on although a provider is unwell: --force --reason ...")
-    elif not plan.replayable:
-        printer.say("what each needs first: aijobs diagnose JOB; one as it is, again: aijobs retry JOB")
-
-
-def _sizes(batches: Sequence[int]) -> str:
-    shown = ", ".join(map(str, batches[:6]))
-    return f"{shown}, ..." if len(batches) > 6 else shown
 
 
 # --- Running ----------------------------------------------------------------------------------------

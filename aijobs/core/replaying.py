@@ -17,7 +17,7 @@ _E = ErrorClass
 _SAME_AGAIN = frozenset(
     {_E.INVALID_REQUEST, _E.CONTEXT_LENGTH, _E.CONTENT_POLICY, _E.NOT_FOUND, _E.OUTPUT_TRUNCATED}
 )
-"""Classes where the same request meets the same answer: only a change of code or settings helps."""
+"""Classes where the same request meets the same answer, until something changes: here, or at the provider."""
 
 FORCIBLE = frozenset({"provider_health", "probe"})
 """Checks that a person may overrule: they are about the moment, and the breaker still guards the provider."""
@@ -27,7 +27,8 @@ FORCIBLE = frozenset({"provider_health", "probe"})
 class ReplayOptions:
     """How fast and how careful. *ramp*: batches double from the canary on instead of being full at once.
 
-    *force*: go on although a provider is unwell. Its jobs then wait where all its jobs wait.
+    *force*: go on although a provider is unwell (its jobs then wait where all its jobs wait), or although
+    nothing has changed here: a person says that something has where we cannot see it.
     """
 
     batch_size: int = 10
@@ -126,8 +127,11 @@ def _checks(facts: GroupFacts) -> list[Check]:
     return checks
 
 
-def why_not(facts: JobFacts, code_now: str | None) -> str | None:
-    """Why this dead letter must not be replayed, in words, or None. The run asks again before it acts."""
+def why_not(facts: JobFacts, code_now: str | None, *, force: bool = False) -> str | None:
+    """Why this dead letter must not be replayed, in words, or None. The run asks again before it acts.
+
+    With *force* it is no obstacle that nothing has changed.
+    """
     job = facts.job
     if job.status is not Status.DEAD_LETTER or facts.state != "open" or job.round != facts.round:
         return f"changed since: it is {job.status}, round {job.round}, {facts.state}"
@@ -139,7 +143,7 @@ def why_not(facts: JobFacts, code_now: str | None) -> str | None:
         return f"replayed {job.round - 1} times already, as often as its type allows"
     if facts.key_owner is not None:
         return f"its key belongs to the newer job {facts.key_owner.id}, which is {facts.key_owner.status}"
-    return _not_recoverable(job, facts.code_then, code_now)
+    return None if force else _not_recoverable(job, facts.code_then, code_now)
 
 
 def _not_recoverable(job: Job, code_then: str | None, code_now: str | None) -> str | None:
@@ -147,7 +151,12 @@ def _not_recoverable(job: Job, code_then: str | None, code_now: str | None) -> s
         return None
     if code_then is None or code_now is None or code_then != code_now:
         return None
-    return f"{job.last_error_class}: the same request would meet the same answer; nothing has changed since"
+    return same_again(job.last_error_class)
+
+
+def same_again(error_class: str) -> str:
+    """Why a dead letter of that class is skipped when nothing but --force stands for a change."""
+    return f"{error_class}: the same request would meet the same answer; nothing has changed since"
 
 
 def steps(total: int, options: ReplayOptions) -> list[int]:

@@ -40,14 +40,14 @@ def run(run_fresh, tmp_path):
     return run_fresh
 
 
-def die(store, count: int, **changes) -> list[str]:
+def die(store, count: int, error_class=ErrorClass.BAD_RESPONSE, **changes) -> list[str]:
     coordinator = Coordinator(store, settings_of(), chance=seeded_chance(1))
     made = [
         coordinator.enqueue(new_job({"n": n}, max_attempts=1, **changes), actor="t").job.id
         for n in range(count)
     ]
     for claim in claim_some(coordinator, count):
-        fail(coordinator, claim.job, ErrorClass.BAD_RESPONSE)
+        fail(coordinator, claim.job, error_class)
     return made
 
 
@@ -194,6 +194,24 @@ def test_while_its_provider_is_unwell_a_replay_needs_force_and_a_reason(run, fre
     assert (overruled.code, overruled.json["replayable"], health["ok"]) == (0, 3, True)
     assert health["evidence"].endswith("(overruled by --force)")
     assert untouched == {1}
+
+
+def test_what_met_a_missing_model_is_replayed_in_bulk_on_a_person_s_word(run, fresh):
+    dead = die(fresh, 2, ErrorClass.NOT_FOUND)
+    words = ("deadletter", "replay", "--all")
+    alone = run(*words, "--preview")
+    die(fresh, 1, user="other")
+    mixed = run(*words, "--preview")
+
+    with running(fresh):
+        done = run(*words, "--error-class", "not_found", "--force", "--reason", "INC-4", *FAST, "--json")
+
+    assert (alone.code, mixed.code) == (1, 0)
+    hint = "2 not_found skipped: nothing has changed here. If it has elsewhere, the same again with "
+    assert f"{hint}--force --reason" in alone.err
+    assert f"{hint}--error-class not_found --force --reason" in mixed.err
+    assert (done.code, done.json["succeeded"]) == (0, 2)
+    assert {present(fresh, job_id).status for job_id in dead} == {Status.SUCCEEDED}
 
 
 def test_a_forced_replay_waits_where_all_jobs_wait_and_is_written_down_as_forced(run, fresh, tmp_path):

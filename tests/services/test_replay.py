@@ -384,6 +384,30 @@ def test_what_only_a_change_can_mend_is_replayed_once_the_settings_have_changed(
     assert (before.plan().replayable, after.plan().replayable) == (0, 2)
 
 
+def test_a_person_s_word_that_something_has_changed_elsewhere_lets_them_through(desk):
+    missing = desk.die(3, ErrorClass.NOT_FOUND)
+    seen, forced = desk.plan(), desk.plan(force=True)
+
+    report = desk.run(forced.id)
+
+    assert (seen.replayable, [group.unchanged for group in seen.groups]) == (0, [3])
+    assert (forced.replayable, [group.unchanged for group in forced.groups]) == (3, [0])
+    assert (report.state, report.progress.succeeded) == ("done", 3)
+    assert sorted(desk.calls) == sorted(missing)
+
+
+def test_a_person_s_word_does_not_raise_how_often_a_type_lets_a_job_be_replayed(store, clock):
+    desk = Desk(store, clock, types={"t": {"provider": "p", "max_replays": 1}})
+    desk.die(1, ErrorClass.NOT_FOUND)
+    desk.broken = lambda job_id: True
+    desk.run(desk.plan(force=True).id)
+
+    again = desk.plan(force=True)
+
+    assert again.replayable == 0
+    assert "as often as its type allows" in again.skipped[0].reason
+
+
 def test_a_plan_is_not_begun_twice_nor_when_it_is_old(desk):
     desk.die(3)
     old, plan = desk.plan(), desk.plan()

@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 
 from aijobs.core.clock import Chance
 from aijobs.core.ids import new_id
-from aijobs.core.replaying import Check, GroupFacts, JobFacts, ReplayOptions, check_group, steps, why_not
+from aijobs.core.replaying import (
+    Check,
+    GroupFacts,
+    JobFacts,
+    ReplayOptions,
+    check_group,
+    same_again,
+    steps,
+    why_not,
+)
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Probed
 from aijobs.services.replay.facts import group_facts, job_facts
@@ -35,7 +44,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
-    """What becomes of the dead letters of one type and error class."""
+    """What becomes of the dead letters of one type and error class.
+
+    *unchanged* of them are skipped only because nothing has changed here since they died.
+    """
 
     type: str
     error_class: str
@@ -44,6 +56,7 @@ class PlannedGroup:
     oldest: datetime
     newest: datetime
     verdict: str
+    unchanged: int
     checks: tuple[Check, ...]
 
 
@@ -149,6 +162,7 @@ class Planner:
             oldest=min(dead.at for dead, _ in ours),
             newest=max(dead.at for dead, _ in ours),
             verdict=f"{word}: {commonest}" if commonest else word,
+            unchanged=reasons[same_again(facts.error_class)],
             checks=tuple(check_group(facts, force=options.force)),
         )
 
@@ -181,7 +195,7 @@ def verdict(group: GroupFacts, facts: JobFacts | None, options: ReplayOptions) -
             return f"{check.check}: {check.evidence}"
     if facts is None:
         return "the job is gone"
-    return why_not(facts, group.code_now)
+    return why_not(facts, group.code_now, force=options.force)
 
 
 def options_json(options: ReplayOptions) -> dict[str, object]:
