@@ -10,11 +10,12 @@ from aijobs.core.diagnosis import (
     diagnose_system,
 )
 from aijobs.core.errors import no_job
+from aijobs.core.limits import Running
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.claiming import limits_of
 from aijobs.services.provider_desk import ProviderDesk
 from aijobs.services.statistics import Statistics, provider_seen, worker_seen
-from aijobs.store import claims, deliveries, jobs, switches, workers
+from aijobs.store import backlog, claims, deliveries, jobs, switches, workers
 from aijobs.store.condition import condition_of
 from aijobs.store.engine import Store, Tx
 
@@ -37,16 +38,24 @@ class Diagnosing:
 
     def system(self) -> Diagnosis:
         """How the whole is. Raises StoreError."""
-        overview, _, failures = Statistics(self.store, self.settings).close_up(_FAILURES)
+        now = self.store.clock.now()
+        with self.store.read() as tx:
+            overview = Statistics(self.store, self.settings).look(tx, now)
+            failures, running = backlog.failures(tx, _FAILURES), self._running(tx)
         return diagnose_system(
             SystemSnapshot(
                 overview=overview,
                 failures=failures,
+                limits=limits_of(self.settings),
+                running=running,
                 settings=self.settings,
                 store=self.store.location,
                 skew_seconds=condition_of(self.store).skew_seconds,
             )
         )
+
+    def _running(self, tx: Tx) -> list[Running]:
+        return claims.running(tx, parked=self.settings.concurrency.parked == "counted")
 
     def _snapshot(self, tx: Tx, job_id: str) -> JobSnapshot:
         job = jobs.get(tx, job_id)
@@ -66,7 +75,7 @@ class Diagnosing:
             settings=self.settings,
             limits=limits_of(self.settings),
             has_result=jobs.has_result(tx, job_id),
-            running=claims.running(tx, parked=self.settings.concurrency.parked == "counted"),
+            running=self._running(tx),
             providers=[provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)],
             workers=[worker_seen(one, now, self.settings.worker.lease) for one in workers.listed(tx)],
             switches=switches.in_force(tx, now),

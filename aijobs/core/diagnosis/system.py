@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, many
-from aijobs.core.diagnosis.steps import pause_of, provider_steps, until_called
+from aijobs.core.diagnosis.steps import LIMIT_STEPS, layer_at, pause_of, provider_steps, until_called
+from aijobs.core.limits import Limits, Running, Tally
 from aijobs.core.overview import OVERDUE, FailedJob, Overview, ProviderSeen
 from aijobs.core.settings import Settings
-from aijobs.core.switches import Pauses
+from aijobs.core.switches import Pauses, SwitchKind, types_of
 
 LARGEST_SKEW = 5.0
 """Seconds that this machine's clock and the store's may be apart."""
@@ -18,19 +19,48 @@ class SystemSnapshot:
     """What the checks look at.
 
     *skew_seconds*: how far the server's clock is ahead; None without a server. *failures*: some of the jobs
-    that failed last, the latest first: what a provider that is not called died of.
+    that failed last, the latest first: what a provider that is not called died of. *running*: what counts in
+    the *limits*.
     """
 
     overview: Overview
     settings: Settings
+    limits: Limits
     store: str
     skew_seconds: float | None = None
     failures: Sequence[FailedJob] = ()
+    running: Sequence[Running] = ()
 
     def last_failure(self, provider: str) -> FailedJob | None:
         """The latest of `failures` of a type that goes to *provider*."""
         types = {name for name, kind in self.settings.types.items() if kind.provider == provider}
         return next((job for job in self.failures if job.type in types), None)
+
+    def routes(self) -> dict[str, str]:
+        """The provider that the next calls of each type go to: that of a fallback while it is switched on."""
+        on_fallback = types_of(self.overview.switches, SwitchKind.FALLBACK, self.overview.now)
+        kinds = self.settings.types.items()
+        return {name: kind.route(fallback=name in on_fallback)[0] for name, kind in kinds}
+
+    def ready_at(self, provider: str) -> int:
+        """How many jobs wait for *provider* alone: no pause or limit keeps them, and a worker serves them."""
+        seen, routes, limited = self.overview, self.routes(), self.limited()
+        pauses = Pauses.of(seen.switches, seen.now)
+        return sum(
+            load.ready
+            for name, load in seen.loads.items()
+            if routes.get(name) == provider
+            and name not in limited
+            and pauses.why(name, 0) is None
+            and any(worker.serves(name) for worker in seen.alive)
+        )
+
+    def limited(self) -> dict[str, str]:
+        """The types with ready jobs of which none may start, and the limit that is reached, in words."""
+        routes = self.routes()
+        tally = Tally(self.limits.along(routes), self.running)
+        found = {name: tally.blocked_type(name) for name in routes if self.overview.loads[name].ready}
+        return {name: why for name, why in found.items() if why}
 
 
 def diagnose_system(snapshot: SystemSnapshot) -> Diagnosis:
@@ -141,20 +171,23 @@ def _leases(s: SystemSnapshot) -> Iterator[Finding]:
 
 def _providers(s: SystemSnapshot) -> Iterator[Finding]:
     for one in s.overview.providers:
-        yield _provider(one, s.last_failure(one.name))
+        yield _provider(one, s.last_failure(one.name), well=_well(s, one))
 
 
-def _well(one: ProviderSeen) -> bool:
-    metered = one.reason.startswith("rate ")
-    return one.allowed is None or metered or (one.breaker == "closed" and one.allowed > 0)
+def _well(s: SystemSnapshot, one: ProviderSeen) -> bool:
+    """Whether it keeps no job; one that is shut, or held, is not well even while nothing waits for it."""
+    paused = one.paused_until is not None and s.overview.now < one.paused_until
+    if one.held or paused or one.breaker == "open":
+        return False
+    return one.allowed is None or s.ready_at(one.name) <= one.allowed
 
 
-def _provider(one: ProviderSeen, failed: FailedJob | None) -> Finding:
-    well = _well(one)
+def _provider(one: ProviderSeen, failed: FailedJob | None, *, well: bool) -> Finding:
     state = "may be called" if one.allowed != 0 else "is not called now"
     ends = "" if well else until_called(one)
     steps = () if well else provider_steps(one)
-    if failed is not None and not well and not one.held:
+    layer = None if well else layer_at(one)
+    if failed is not None and layer is Layer.PROVIDER and not one.held:
         ends += f"; the last failure there: {failed.error_class} {failed.error_code or ''}".rstrip()
         steps = (f"aijobs diagnose {failed.id}", *steps)
     return Finding(
@@ -162,9 +195,22 @@ def _provider(one: ProviderSeen, failed: FailedJob | None) -> Finding:
         ok=well,
         evidence=f"{one.name} {state}: {one.reason}{ends}",
         since=one.since,
-        layer=None if well else Layer.PROVIDER,
+        layer=layer,
         next_steps=steps,
     )
+
+
+def _limits(s: SystemSnapshot) -> Iterator[Finding]:
+    for name, why in s.limited().items():
+        load = s.overview.loads[name]
+        yield Finding(
+            check=f"limits {name}",
+            ok=False,
+            evidence=f"{why}; of type {name} {many(load.ready, 'job')} ready",
+            since=load.oldest_ready_at,
+            layer=Layer.QUEUE,
+            next_steps=LIMIT_STEPS,
+        )
 
 
 def _backlog(s: SystemSnapshot) -> Iterator[Finding]:
@@ -175,7 +221,8 @@ def _backlog(s: SystemSnapshot) -> Iterator[Finding]:
         return
     waits = now - total.oldest_ready_at
     ok = patience is None or waits <= patience
-    more = ("aijobs worker --concurrency N",) if all(map(_well, s.overview.providers)) else ()
+    helps = not s.limited() and all(_well(s, one) for one in s.overview.providers)
+    more = ("aijobs worker --concurrency N",) if helps else ()
     yield Finding(
         check="backlog",
         ok=ok,
@@ -245,6 +292,6 @@ def _notifications(s: SystemSnapshot) -> Iterator[Finding]:
 
 
 CHECKS: Sequence[Callable[[SystemSnapshot], Iterator[Finding]]] = (
-    _store, _clock, _schedules, _pauses, _held, _workers, _leases, _providers, _backlog, _stuck,
+    _store, _clock, _schedules, _pauses, _held, _workers, _leases, _providers, _limits, _backlog, _stuck,
     _dead_letters, _webhooks, _notifications,
 )  # fmt: skip
