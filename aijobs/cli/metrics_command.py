@@ -1,6 +1,6 @@
 """`aijobs metrics`: the metrics as text, once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aijobs.services.metrics import Metrics
     from aijobs.store.engine import Store
 
+_HTTP = "http/protobuf"
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_OFF = {"OTEL_SDK_DISABLED": "true", "OTEL_METRICS_EXPORTER": "none"}
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
@@ -63,10 +66,7 @@ def metrics(
 
 
 def _push(context: Context, found: "Metrics") -> None:
-    if not any(context.environ.get(name) for name in _ENDPOINTS):
-        raise UsageError(
-            "nothing says where the metrics are to be sent", hint=f"set {_ENDPOINTS[0]} in the environment"
-        )
+    _require_wish(context.environ)
     try:
         from aijobs.services.otel_metrics import push
     except ImportError as error:
@@ -76,6 +76,21 @@ def _push(context: Context, found: "Metrics") -> None:
     context.printer.emit(
         {"pushed": len(families)}, lambda: context.printer.say(f"sent {len(families)} metrics")
     )
+
+
+def _require_wish(environ: Mapping[str, str]) -> None:
+    """Refuse what OpenTelemetry's variables say is not wanted, or cannot be had."""
+    given = {name: environ.get(name, "").strip().lower() for name in (*_ENDPOINTS, *_OFF, *_PROTOCOLS)}
+    if not any(given[name] for name in _ENDPOINTS):
+        raise UsageError(
+            "nothing says where the metrics are to be sent", hint=f"set {_ENDPOINTS[0]} in the environment"
+        )
+    for name, off in _OFF.items():
+        if given[name] == off:
+            raise UsageError(f"{name}={off} says that nothing is to be sent", hint=f"unset {name}")
+    for name in _PROTOCOLS:
+        if given[name] not in ("", _HTTP):
+            raise UsageError(f"{name}: the protocol there is, is {_HTTP}, not {given[name]}")
 
 
 def _shape(family: "Family") -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _running(job: Job) -> Iterator[Moment]:
         yield Moment(at=job.claimed_at, what=f"attempt {job.attempts} began", actor=job.locked_by)
     if job.parked_at:
         detail = f"{job.provider or 'provider'} job {job.provider_job_id}"
-        yield Moment(at=job.parked_at, what="left to the provider", actor=job.locked_by, detail=detail)
+        yield Moment(at=job.parked_at, what="last left to the provider", actor=job.locked_by, detail=detail)
 
 
 def _event(row: _Row) -> Moment:

@@ -14,7 +14,7 @@ from aijobs.core.durations import format_duration
 from aijobs.core.errors import AijobsError
 from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.providers.contract import Probed
-from aijobs.store import leases, schema, workers
+from aijobs.store import leases, locks, schema, workers
 from aijobs.store.condition import Condition, condition_of
 from aijobs.store.engine import Store
 from aijobs.store.wake import Wake
@@ -22,6 +22,7 @@ from aijobs.store.workers import WorkerRecord, WorkerState
 
 _LIBRARIES = ("typer", "sqlalchemy", "psycopg", "pydantic", "httpx", "aiohttp")
 _LEAST_ROOM = 100 << 20  # bytes left on the disk of an SQLite store
+_WRITE_WAIT = 2.0  # seconds to wait for whoever writes
 _LISTEN_WAIT = 3.0  # seconds a listener may take to hear its own message
 
 
@@ -172,6 +173,18 @@ def _disk(patient: Patient) -> Iterator[Finding]:
     )
 
 
+def _writing(patient: Patient) -> Iterator[Finding]:
+    if patient.store is None:
+        return
+    free = locks.are_free(patient.store, (), wait=_WRITE_WAIT)
+    yield Finding(
+        check="writing",
+        ok=free,
+        evidence="a transaction may begin" if free else f"somebody kept us from it for {_WRITE_WAIT:g} s",
+        hint="end the program that keeps a transaction open; a worker that was stopped (SIGSTOP) may be it",
+    )
+
+
 def _clock(patient: Patient) -> Iterator[Finding]:
     skew = patient.condition.skew_seconds if patient.condition else None
     if skew is None:
@@ -218,14 +231,27 @@ def _workers(patient: Patient) -> Iterator[Finding]:
         evidence=f"alive: {names}" + ("; jobs are waiting" if waiting and not alive else ""),
         hint=None if alive else "start one: aijobs worker",
     )
+    then = "its jobs are taken over" if alive else "its jobs wait for a worker"
     for record in silent:
-        yield Finding(check="workers", ok=True, evidence=_silence(record, now - record.heartbeat_at))
+        evidence = f"{_silence(record, now - record.heartbeat_at)}: {then}"
+        yield Finding(check="workers", ok=True, evidence=evidence)
 
 
 def _silence(record: WorkerRecord, silent: timedelta) -> str:
     since = format_duration(timedelta(seconds=round(silent.total_seconds())))
-    return f"{record.name} on {record.host} has been silent for {since}: its jobs are taken over"
+    return f"{record.name} on {record.host} has been silent for {since}"
 
 
-CHECKS = (_python, _versions, _configuration, _credentials, _store, _disk, _clock, _listener, _workers)
+CHECKS = (
+    _python,
+    _versions,
+    _configuration,
+    _credentials,
+    _store,
+    _disk,
+    _writing,
+    _clock,
+    _listener,
+    _workers,
+)
 """In the order they are told: what others build on comes first."""

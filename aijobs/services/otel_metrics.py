@@ -43,9 +43,10 @@ def push(families: Iterable[Family], now: datetime) -> None:
     exporter.shutdown()
     logging.getLogger(_LOGGER).removeHandler(said)
     if result is not MetricExportResult.SUCCESS:
+        why = ", ".join(dict.fromkeys(said.causes)) or said.last or "no reason was given"
         raise AijobsError(
-            f"the OTLP endpoint did not take the metrics: {said.last or 'no reason was given'}",
-            hint="nothing is lost: the next call sends the totals again; check OTEL_EXPORTER_OTLP_ENDPOINT",
+            f"the OTLP endpoint did not take the metrics: {why}",
+            hint="check OTEL_EXPORTER_OTLP_ENDPOINT and _HEADERS; the next call sends the totals again",
         )
 
 
@@ -66,15 +67,22 @@ class _Said(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
+        self.causes: list[str] = []
         logger = logging.getLogger(_LOGGER)
         logger.propagate = False
         logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Remember what it is about, and the status if there was an answer."""
+        """Remember what it is about: the status or the reason of an answer, the kind of an exception."""
         args = record.args if isinstance(record.args, tuple) else ()
-        status = next((f" (status {one})" for one in args if isinstance(one, int)), "")
-        self.last = str(record.msg).partition("%")[0].strip(" :,.") + status
+        what = str(record.msg)
+        for one in args[:1]:
+            if isinstance(one, Exception):
+                self.causes.append(type(one).__name__)
+            elif isinstance(one, str) and what.startswith("Transient"):
+                self.causes.append(one)
+        self.causes += [f"status {one}" for one in args if isinstance(one, int)]
+        self.last = what.partition("%")[0].strip(" :,.")
 
 
 def _data(family: Family, at: int) -> Sum | Gauge | Histogram:

@@ -135,11 +135,10 @@ def find(thrown: Iterable[Switch], kind: SwitchKind, scope: str) -> Switch:
 
 
 def _not_on(kind: SwitchKind, scope: str) -> NotFound:
-    what = (
-        f"{_words(scope)} is not paused" if kind is SwitchKind.PAUSE else f"{kind} of type {scope} is not on"
-    )
+    what = _not_paused(scope) if kind is SwitchKind.PAUSE else f"{kind} of type {scope} is not on"
     return NotFound(what, hint="'aijobs switch list' shows what is")
 
 
-def _words(scope: str) -> str:
-    return {ALL: "everything", BELOW_PRIORITY: "nothing below a priority"}.get(scope, f"type {scope}")
+def _not_paused(scope: str) -> str:
+    wide = {ALL: "no pause of everything is on", BELOW_PRIORITY: "no pause below a priority is on"}
+    return wide.get(scope, f"type {scope} is not paused")

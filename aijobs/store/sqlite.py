@@ -188,6 +188,11 @@ def _make_in_place(path: Path, fill: Callable[[Path], None]) -> bool:
 def _check_rights(path: Path) -> None:
     effective = os.access in os.supports_effective_ids
     for place in (path, path.parent):
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise StoreUnreachable(
+                f"the job store cannot be written to: {path} is on a file system that is read-only",
+                hint="mount it for writing; after a fault of the disk the kernel may have made it so",
+            )
         if not os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
             raise StoreUnreachable(
                 f"the job store cannot be written to: {path} (no right to write {place})",

@@ -94,10 +94,17 @@ def test_an_endpoint_that_does_not_take_the_metrics_is_one_line_and_exit_1(run_c
 
 
 def test_metrics_are_pushed_nowhere_by_accident(run_cli, tmp_path):
+    to = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     nowhere = run_cli("metrics", "--push")
     both = run_cli("metrics", "--push", "--output", str(tmp_path / "a.prom"))
 
-    assert (nowhere.code, both.code) == (2, 2)
+    off = run_cli("metrics", "--push", environ={**to, "OTEL_SDK_DISABLED": "true"})
+    none = run_cli("metrics", "--push", environ={**to, "OTEL_METRICS_EXPORTER": "none"})
+    grpc = run_cli("metrics", "--push", environ={**to, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+
+    assert (nowhere.code, both.code, off.code, none.code, grpc.code) == (2, 2, 2, 2, 2)
+    assert "OTEL_SDK_DISABLED" in off.err
+    assert "http/protobuf, not grpc" in grpc.err
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" in nowhere.err
 
 

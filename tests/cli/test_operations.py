@@ -12,9 +12,10 @@ from aijobs.core.clock import Chance
 from aijobs.core.model import Status
 from aijobs.core.settings import Settings
 from aijobs.http.simulator import start_in_thread
+from aijobs.services import doctor
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.doctor import Patient, _clock, _disk
-from aijobs.store import workers
+from aijobs.store import claims, workers
 from aijobs.store.condition import Condition
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
@@ -142,7 +143,21 @@ def test_a_worker_that_beats_is_alive_and_a_silent_one_is_told_of(
     assert alive.code == 0
     assert "alive: w1 on h" in _checks(alive.json)["workers"]["evidence"]
     assert silent.code == 1
-    assert "has been silent for 1h" in silent.out
+    assert "has been silent for 1h: its jobs wait for a worker" in silent.out
+
+
+def test_the_doctor_sees_that_somebody_keeps_others_from_writing(
+    run_cli: CommandLine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_WRITE_WAIT", 0.05)
+    with store.write() as tx:
+        claims.lock(tx)
+        locked = run_cli("doctor", "--json")
+    free = run_cli("doctor", "--json")
+
+    check = _checks(locked.json)["writing"]
+    assert (locked.code, check["ok"], free.code) == (1, False, 0)
+    assert "kept us from it for 0.05 s" in check["evidence"]
 
 
 def test_with_a_probe_the_doctor_asks_every_provider(run_cli: CommandLine, tmp_path: Path) -> None:

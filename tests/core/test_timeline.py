@@ -63,7 +63,7 @@ def test_what_runs_now_is_the_last_word() -> None:
 
     told = timeline(job, executions=[FAILED])
 
-    assert [moment.what for moment in told[-2:]] == ["attempt 2 began", "left to the provider"]
+    assert [moment.what for moment in told[-2:]] == ["attempt 2 began", "last left to the provider"]
     assert told[-1].detail == "p job resp_1"
 
 
