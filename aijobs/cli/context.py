@@ -11,6 +11,7 @@ import typer
 
 from aijobs.cli.printer import Printer, Verbosity
 from aijobs.core.clock import Chance, Clock, SystemClock, system_chance
+from aijobs.core.errors import StoreUnreachable
 from aijobs.services import surroundings
 
 if TYPE_CHECKING:
@@ -131,7 +132,12 @@ class Context:
     def _open(self, *, create: bool) -> "Store":
         from aijobs.store.engine import open_store
 
-        self._store = store = open_store(self.settings.database, clock=self._given_clock, create=create)
+        try:
+            self._store = store = open_store(self.settings.database, clock=self._given_clock, create=create)
+        except StoreUnreachable as error:
+            if self.config_path is None and self.database is None:  # in the wrong folder, most likely
+                error.hint = f"there is no {surroundings.CONFIG_FILE} here, see --config; or {error.hint}"
+            raise
         if store.created:
             self.printer.say(f"created the job store {store.location}")
         return store

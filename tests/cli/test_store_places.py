@@ -105,6 +105,15 @@ def test_a_typing_mistake_in_the_path_leaves_no_file(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_without_a_configuration_the_wrong_folder_is_named_as_the_likely_cause(run_bare: CommandLine) -> None:
+    here = run_bare("inspect")
+    there = run_bare("inspect", database="sqlite:///other.db")
+
+    assert (here.code, there.code) == (5, 5)
+    assert "hint: there is no aijobs.yaml here, see --config; or check the path" in here.err
+    assert "aijobs.yaml" not in there.err
+
+
 @readers
 def test_an_empty_file_is_no_store_and_stays_empty(
     args: tuple[str, ...], run_bare: CommandLine, tmp_path: Path

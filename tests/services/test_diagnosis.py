@@ -363,6 +363,15 @@ def schedules_are_overdue(s):
     s.clock.advance(timedelta(minutes=20))
 
 
+def test_a_schedule_that_no_tick_has_seen_is_named_and_not_wrong(stage):
+    stage.settings = settings_of(schedules={"m": {"cron": "* * * * *", "timezone": "UTC", "type": "t"}})
+
+    (found,) = [one for one in stage.whole().findings if one.check == "schedule m"]
+
+    assert found.ok
+    assert "no tick has seen schedule m yet" in found.evidence
+
+
 def unmatched_for_long(s):
     s.deliver(job_id=None)
     s.clock.advance(timedelta(minutes=6))

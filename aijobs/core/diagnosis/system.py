@@ -101,6 +101,9 @@ def _schedules(s: SystemSnapshot) -> Iterator[Finding]:
                 layer=Layer.CLIENT,
                 next_steps=("aijobs tick", "see that cron calls aijobs tick every minute"),
             )
+        elif one.last_tick_at is None:
+            evidence = f"no tick has seen schedule {one.name} yet: does cron call aijobs tick every minute?"
+            yield Finding(check=f"schedule {one.name}", ok=True, evidence=evidence)
 
 
 def _pauses(s: SystemSnapshot) -> Iterator[Finding]:
