@@ -245,7 +245,10 @@ def _carry_out(context: Context, wanted: _Run, actor: str, *, yes: bool) -> int:
     with _stoppable() as stop, context.printer.progress("replay", total=left) as progress:
         hear = _Listener(context, progress, skipped)
         try:
-            report = runner.run(replay_id, hear=hear, stop=stop, changes=wanted.changes, reason=wanted.reason)
+            report = runner.run(
+                replay_id, hear=hear, stop=stop, changes=wanted.changes, reason=wanted.reason,
+                tell=context.printer.say,
+            )  # fmt: skip
         except StoreError as error:
             raise _cut_off(error, replay_id, hear.counts, before.planned) from error
     _print_report(context, report, skipped)

@@ -49,7 +49,7 @@ def print_plan(printer: Printer, plan: Plan) -> None:
         return
     if plan.checks:
         printer.section("checks")
-        rows = [("ok" if check.ok else "BAD", check.check, check.evidence) for check in plan.checks]
+        rows = [(_word(check), check.check, check.evidence) for check in plan.checks]
         printer.table(("", "CHECK", "EVIDENCE"), rows)
     if plan.skipped:
         printer.section("skipped", len(plan.skipped))
@@ -72,7 +72,7 @@ def _print_hints(printer: Printer, plan: Plan) -> None:
     """What to type next."""
     if plan.replayable:
         printer.say(f"to run exactly this: aijobs deadletter replay --plan {plan.id}")
-    if any(not check.ok for check in plan.checks):
+    if any(check.blocks for check in plan.checks):
         printer.say("what to do about what is BAD: aijobs diagnose")
         if any(not check.ok and check.check in FORCIBLE for check in plan.checks):
             printer.say("to go on although a provider is unwell: --force --reason ...")
@@ -92,6 +92,10 @@ def _print_unchanged(printer: Printer, plan: Plan) -> None:
             f"{count} {error_class} skipped: nothing has changed here. "
             f"If it has elsewhere, the same again with {which}--force --reason ..."
         )
+
+
+def _word(check: Check) -> str:
+    return "BAD" if check.blocks else "ok" if check.ok else "note"
 
 
 def _sizes(batches: Sequence[int]) -> str:

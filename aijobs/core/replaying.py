@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from aijobs.core.durations import Rate
 from aijobs.core.model import ErrorClass, Job, Status
+from aijobs.core.overview import WorkerSeen
 
 LOWEST_PRIORITY = -1000
 """What replayed jobs run at, so that live ones keep their place."""
@@ -21,6 +22,9 @@ _SAME_AGAIN = frozenset(
 
 FORCIBLE = frozenset({"provider_health", "probe"})
 """Checks that a person may overrule: they are about the moment, and the breaker still guards the provider."""
+
+ADVISORY = frozenset({"workers"})
+"""Checks that keep nothing away: what they ask for may come after the plan was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +49,16 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at, with what was seen. One that is not *ok* keeps its jobs from being replayed."""
+    """One thing looked at, with what was seen."""
 
     check: str
     ok: bool
     evidence: str
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it keeps its jobs from being replayed."""
+        return not self.ok and self.check not in ADVISORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +134,17 @@ def _checks(facts: GroupFacts) -> list[Check]:
         Check("not_paused", facts.paused is None, facts.paused or f"type {facts.type} is not paused")
     )
     return checks
+
+
+def check_workers(workers: Iterable[WorkerSeen], types: Iterable[str]) -> Check:
+    """Whether somebody is alive to run what is replayed of *types*."""
+    alive = [worker for worker in workers if worker.alive]
+    if not alive:
+        return Check("workers", False, "no worker is alive: what is replayed waits for one (aijobs worker)")
+    idle = sorted(name for name in set(types) if not any(worker.serves(name) for worker in alive))
+    if idle:
+        return Check("workers", False, f"{len(alive)} alive, none of which serves type {', '.join(idle)}")
+    return Check("workers", True, f"{len(alive)} alive")
 
 
 def why_not(facts: JobFacts, code_now: str | None, *, force: bool = False) -> str | None:
@@ -203,10 +223,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextAct:
-    """What to do now: start *size* jobs, wait until *wait_until*, end, or else let jobs settle."""
+    """What to do now: start *size* jobs, wait until *wait_until*, end, or else let *settling* settle."""
 
     size: int = 0
     wait_until: datetime | None = None
+    settling: str | None = None
     stop: str | None = None
     done: bool = False
 
@@ -227,7 +248,7 @@ def next_act(standing: Standing, options: ReplayOptions, troubles: Iterable[str]
     if trouble and standing.planned:  # nor are jobs waited for that wait for it: they end without us
         return NextAct(stop=trouble)
     if standing.running:
-        return NextAct()
+        return NextAct(settling="the canary" if standing.batches == 1 and options.canary else "the batch")
     if standing.planned == 0:
         return NextAct(done=True)
     if standing.last_batch_at is not None:

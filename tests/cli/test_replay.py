@@ -2,25 +2,28 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import threading
 from datetime import timedelta
 
 import pytest
 
+from aijobs.cli.printer import Printer
 from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import StoreLocked
 from aijobs.core.model import ErrorClass, Status
 from aijobs.http.simulator import start_in_thread
 from aijobs.services.coordinator import Coordinator
-from aijobs.services.replay import runner
+from aijobs.services.replay import patience, runner
 from aijobs.store import replays
 from aijobs.store.engine import open_store
 from tests.support.command_line import command
 from tests.support.jobs import claim_some, fail, new_job, present, settings_of
 from tests.support.kept import last_events
 from tests.support.wait import eventually
-from tests.support.workers import running
+from tests.support.workers import drain, running
 
 FAST = ("--rate", "1000/s", "--yes")
 
@@ -62,7 +65,7 @@ def test_a_preview_prints_the_plan_and_changes_nothing(run, fresh):
     assert (plan["replayable"], plan["skipped"], plan["batches"]) == (13, 0, 3)
     assert plan["batch_sizes"] == [1, 10, 2]
     assert plan["estimated_seconds"] == 13
-    assert all(check["ok"] for check in plan["checks"])
+    assert [check["check"] for check in plan["checks"] if not check["ok"]] == ["workers"]
     assert "--plan" in plain.err
     assert {present(fresh, job_id).status for job_id in dead} == {Status.DEAD_LETTER}
 
@@ -137,8 +140,39 @@ def test_a_preview_with_something_in_the_way_exits_1_and_names_it(run, fresh):
     blocked = run("deadletter", "replay", "--all", "--preview", "--json")
 
     assert blocked.code == 1
-    assert [c["check"] for c in blocked.json["checks"] if not c["ok"]] == ["not_paused"]
+    assert [c["check"] for c in blocked.json["checks"] if not c["ok"]] == ["not_paused", "workers"]
     assert "paused" in blocked.json["skipped_jobs"][0]["reason"]
+
+
+def test_without_a_worker_the_preview_notes_it_and_the_run_says_what_it_waits_for(
+    run, fresh, tmp_path, monkeypatch
+):
+    die(fresh, 1)
+    shown = run("deadletter", "replay", "--all", "--preview")
+    monkeypatch.setattr(patience, "PATIENCE", timedelta(0))
+    alone, say = threading.Event(), Printer.say
+
+    def overheard(self, text: str) -> None:
+        say(self, text)
+        if "no worker" in text:
+            alone.set()
+
+    monkeypatch.setattr(Printer, "say", overheard)
+
+    def come_to_help() -> None:
+        alone.wait(20)
+        drain(fresh)
+
+    helper = threading.Thread(target=come_to_help)
+    helper.start()
+    done = run("deadletter", "replay", "--all", *FAST, "--json")
+    helper.join()
+
+    assert shown.code == 0
+    assert re.search(r"note +workers +no worker is alive", shown.out)
+    assert "BAD" not in shown.out + shown.err
+    assert (done.code, done.json["state"]) == (0, "done")
+    assert done.err.count("no worker is alive") == 1
 
 
 def at_simulator(tmp_path, url: str) -> None:

@@ -103,7 +103,7 @@ def test_a_preview_changes_nothing_and_says_what_would_be(desk):
     assert [present(desk.store, job_id).status for job_id in dead] == [Status.DEAD_LETTER] * 25
     (group,) = plan.groups
     assert (group.type, group.error_class, group.count, group.verdict) == ("t", "bad_response", 25, "replay")
-    assert all(check.ok for check in plan.checks)
+    assert all(check.ok for check in group.checks)
 
 
 def test_a_replay_runs_the_plan_and_keeps_every_history(desk):

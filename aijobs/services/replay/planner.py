@@ -13,13 +13,14 @@ from aijobs.core.replaying import (
     JobFacts,
     ReplayOptions,
     check_group,
+    check_workers,
     same_again,
     steps,
     why_not,
 )
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Probed
-from aijobs.services.replay.facts import group_facts, job_facts
+from aijobs.services.replay.facts import group_facts, job_facts, workers_seen
 from aijobs.store import dead_letters, replays
 from aijobs.store.dead_letters import DeadLetter, DeadLetterFilter
 from aijobs.store.engine import Store, Tx
@@ -75,8 +76,8 @@ class Plan:
 
     @property
     def blocked(self) -> bool:
-        """Whether a check failed, or none of what was found can be replayed."""
-        return (self.replayable == 0 and bool(self.groups)) or any(not check.ok for check in self.checks)
+        """Whether a check is in the way, or none of what was found can be replayed."""
+        return (self.replayable == 0 and bool(self.groups)) or any(check.blocks for check in self.checks)
 
 
 class Planner:
@@ -101,8 +102,10 @@ class Planner:
         with self.store.read() as tx:
             facts = self._groups(tx, found, probed, now)
             judged = list(self._judge(tx, found, facts, options))
+            seen = workers_seen(tx, self.settings, now)
         items = [_item(position, dead, reason) for position, (dead, reason) in enumerate(judged)]
-        plan = self._described(judged, facts, options, now)
+        there = check_workers(seen, {dead.type for dead in found})
+        plan = self._described(judged, facts, there, options, now)
         with self.store.write() as tx:
             replays.create(tx, self._row(plan, wanted, options, now, actor=actor, reason=reason), items)
         return plan
@@ -131,7 +134,7 @@ class Planner:
 
     def _described(
         self, judged: Sequence[tuple[DeadLetter, str | None]], facts: Mapping[tuple[str, str], GroupFacts],
-        options: ReplayOptions, now: datetime,
+        there: Check, options: ReplayOptions, now: datetime,
     ) -> Plan:  # fmt: skip
         groups = [self._group(one, judged, options) for one in facts.values()]
         replayable = sum(reason is None for _, reason in judged)
@@ -140,7 +143,10 @@ class Planner:
             replayable=replayable,
             skipped=tuple(Skipped(dead.job_id, reason) for dead, reason in judged if reason is not None),
             groups=tuple(sorted(groups, key=lambda group: (-group.count, group.type, group.error_class))),
-            checks=tuple(dict.fromkeys(check for group in groups for check in group.checks)),
+            checks=(
+                *dict.fromkeys(check for group in groups for check in group.checks),
+                *([there] if judged else []),
+            ),
             batches=tuple(steps(replayable, options)),
             estimated=options.span_of(replayable),
             expires_at=now + PLAN_LIVES,

@@ -26,6 +26,7 @@ from aijobs.core.replaying import (
 )
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.replay.facts import group_facts, job_facts
+from aijobs.services.replay.patience import Patience, Tell
 from aijobs.services.replay.planner import options_json, verdict
 from aijobs.store import history, replays
 from aijobs.store.engine import Store, Tx
@@ -96,17 +97,20 @@ class Runner:
 
     def run(
         self, replay_id: str, *, hear: Hear, stop: threading.Event, changes: Changes = NO_CHANGES,
-        reason: str | None = None,
+        reason: str | None = None, tell: Tell = lambda _: None,
     ) -> RunReport:  # fmt: skip
         """Carry the plan out from where it stands until it is done, stopped, or *stop* is set.
 
-        *changes* are options to go on by instead of the plan's, from now on; so is *reason*. Raises NotFound,
-        and Conflict when it has ended or somebody else carries it out.
+        *changes* are options to go on by instead of the plan's, from now on; so is *reason*. *tell* is told
+        what it waits for when nothing ends for a while. Raises NotFound, and Conflict when it has ended or
+        somebody else carries it out.
         """
         replay = self._take(replay_id, changes, reason)
         options = options_of(replay)
+        patience = Patience(self.store, self.settings, replay_id, tell)
         while True:
-            self._settle(replay, hear)
+            if self._settle(replay, hear):
+                patience.heard()
             if stop.is_set():
                 return self._end(replay, "interrupted", None)
             act = self._next(replay, options)
@@ -116,7 +120,10 @@ class Runner:
                 return self._end(replay, "stopped", act.stop)
             if act.size:
                 self._batch(replay, options, act.size, hear)
+                patience.heard()
             else:
+                if act.settling:
+                    patience.look(act.settling)
                 stop.wait(self._pause(act))
             if not self._keep(replay):
                 return self._lost(replay_id)
@@ -186,8 +193,8 @@ class Runner:
             return error.message
         return None
 
-    def _settle(self, replay: Replay, hear: Hear) -> None:
-        """Note which replayed jobs have ended again, and how."""
+    def _settle(self, replay: Replay, hear: Hear) -> int:
+        """Note which replayed jobs have ended again, and how; how many they are."""
         heard: list[Outcome] = []
         with self.store.write() as tx:
             for item, status, error_class in replays.settled(tx, replay.id):
@@ -200,6 +207,7 @@ class Runner:
                     heard.append(Outcome(item.job_id, state, reason))
         for outcome in heard:
             hear(outcome)
+        return len(heard)
 
     def _pause(self, act: NextAct) -> float:
         if act.wait_until is None:
