@@ -255,10 +255,10 @@ def test_a_rate_is_kept_in_every_span_by_any_number_of_workers(store, clock):
 
 def test_time_tells_when_a_gate_opens_by_itself(coordinator, clock):
     enqueue(coordinator, 10)
-    assert coordinator.next_start() is None
+    assert coordinator.next_start(clock.now()) is None
     break_it(coordinator, clock)
 
-    assert coordinator.next_start() <= clock.now() + timedelta(seconds=30)
+    assert coordinator.next_start(clock.now()) <= clock.now() + timedelta(seconds=30)
 
 
 def test_retries_beyond_the_budget_come_later_but_nobody_dies_of_it(store, clock):

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -327,6 +327,26 @@ def test_a_wake_up_that_comes_during_an_empty_claim_is_not_lost(store: Store, ch
     eventually(lambda: ids and statuses(store, ids) == {Status.SUCCEEDED})
     one.worker.stop()
     one.ended()
+
+
+def test_a_job_that_becomes_due_just_after_a_claim_has_looked_is_not_left_to_the_poll(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    class Slow(Watched):
+        """Time passes between the claim and the look ahead."""
+
+        def next_start(self, since: datetime) -> datetime | None:
+            due = super().next_start(since)
+            if due is not None:
+                clock.advance(timedelta(seconds=10))
+            return due
+
+    hour = timedelta(hours=1)
+    coordinator = Slow(store, settings_of(), chance=chance)
+    with running(store, coordinator=coordinator, poll=hour, repair_every=hour) as one:
+        eventually(lambda: idle(one))
+        ids = enqueue(store, chance, run_at=clock.now() + timedelta(seconds=5))
+        eventually(lambda: statuses(store, ids) == {Status.SUCCEEDED})
 
 
 def test_an_idle_worker_is_there_when_a_delayed_job_becomes_due(database_url: str, chance: Chance) -> None:

@@ -255,7 +255,7 @@ WORK: dict[str, Callable[[Store], None]] = {
     "expire": _expire,
     "prune": _prune,
     "enqueue": _enqueue,
-    "next start": lambda store: _coordinator(store).next_start() and None,
+    "next start": lambda store: _coordinator(store).next_start(store.clock.now()) and None,
     "length of the line": _read(lambda tx: line.length(tx, "greedy", None, 500)),
     "length of a user's line": _read(lambda tx: line.length(tx, "greedy", "crowd-1000000", 500)),
     "newest jobs": _read(lambda tx: jobs.page(tx, jobs.Filter(), 50)),

@@ -138,11 +138,12 @@ class Coordinator:
             self.tracing.claimed(found)
         return found
 
-    def next_start(self) -> datetime | None:
-        """When time alone may next make a job claimable: one becomes due, or a provider's gate opens."""
-        now = self.clock.now()
+    def next_start(self, since: datetime) -> datetime | None:
+        """When time alone may next make a job claimable after a claim at *since*: one becomes due, or a
+        provider's gate opens.
+        """
         with self.store.read() as tx:
-            times = (claims.next_due(tx), self._machinery.gates.opens_at(tx, now))
+            times = (claims.next_due(tx), self._machinery.gates.opens_at(tx, since))
         return min((at for at in times if at is not None), default=None)
 
     def renew(self, leases: Mapping[str, int], until: datetime) -> Renewal:

@@ -26,7 +26,7 @@ class Errand:
     repair: bool = False
     cancels: bool = False
     claim: ClaimRequest | None = None
-    ahead: bool = False  # find out when the next job becomes due; a claim that comes back empty does so too
+    ahead: datetime | None = None  # find out what is due after a claim of then; an empty claim does so too
     drain: bool = False  # ask whether anything is left when the claim comes back empty
 
 
@@ -43,6 +43,7 @@ class Answer:
     cancels: list[Key] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     until: Until | None = None
+    asked_at: datetime | None = None  # not later than the instant by which the claim went
     next_due: datetime | None = None
     drained: bool = False
     wait: Wait | None = None  # what keeps a drain from its end, if anything does
@@ -81,8 +82,8 @@ class Errands:
                     answer.cancels = leases.cancels_asked(tx, self._worker)
             if errand.claim is not None:
                 self._claim(errand, errand.claim, answer)
-            elif errand.ahead:
-                answer.next_due = self._coordinator.next_start()
+            elif errand.ahead is not None:
+                answer.next_due = self._coordinator.next_start(errand.ahead)
         except SchemaMismatch:
             raise
         except StoreError as fault:
@@ -148,10 +149,11 @@ class Errands:
         if answer.outgrown is not None:
             return
         answer.until = self._keeper.until()  # before the transaction: never later than the store's own
+        answer.asked_at = asked_at = self._coordinator.clock.now()
         answer.claims = self._coordinator.claim(request)
         if answer.claims:
             return  # they are to start now; whoever asks looks ahead when that is done
-        answer.next_due = self._coordinator.next_start()
+        answer.next_due = self._coordinator.next_start(asked_at)
         if errand.drain:
             with self._store.read() as tx:
                 answer.wait = self.draining.wait(tx, self._coordinator.clock.now())

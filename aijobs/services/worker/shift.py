@@ -75,6 +75,7 @@ class Shift:
         self._closing = False
         self._outgrown: SchemaMismatch | None = None
         self._ahead_due = False
+        self._asked_at: datetime | None = None
         self._cancels_due = False
         self._suspects: frozenset[Key] = frozenset()
         self._asides: set[asyncio.Task[None]] = set()
@@ -170,7 +171,7 @@ class Shift:
         claim = self._claim_request(now)
         repair = not self._closing and now >= self._next_repair
         cancels = self._cancels_due and bool(self._running) and now >= self._next_cancel_look
-        ahead = self._ahead_due and not self._closing
+        ahead = self._asked_at if self._ahead_due and not self._closing else None
         if not (self._ended or claim or repair or cancels or ahead):
             return None
         self._ahead_due = False
@@ -244,8 +245,9 @@ class Shift:
             self._hungry |= bool(answer.finished)
         elif answer.fault is None:
             self._plan_next_look(errand.claim, answer, now)
-        if answer.next_due is not None:
-            self._look_when_due(answer.next_due, now)
+        self._asked_at = answer.asked_at or self._asked_at
+        if answer.next_due is not None and self._asked_at is not None:
+            self._look_when_due(answer.next_due, self._asked_at, now)
         if answer.until is not None and answer.claims:
             self._keeper.hold([(claim.job.id, claim.job.lock_token) for claim in answer.claims], answer.until)
             self._begin(answer.claims)
@@ -294,11 +296,13 @@ class Shift:
         self._ahead_due = not self._hungry and bool(answer.claims)
         self._next_look = now + self._options.poll.total_seconds()
 
-    def _look_when_due(self, due: datetime, now: float) -> None:
-        """What is due already and was not claimed waits for something else: for that there is the poll."""
-        pause = (due - self._clock.now()).total_seconds()
-        if pause > 0:
-            self._next_look = min(self._next_look, now + pause)
+    def _look_when_due(self, due: datetime, asked_at: datetime, now: float) -> None:
+        """What was due when the claim was made, and was not claimed, waits for something else: for that there
+        is the poll. What has become due since is looked at at once.
+        """
+        if due > asked_at:
+            pause = (due - self._clock.now()).total_seconds()
+            self._next_look = min(self._next_look, now + max(pause, 0))
 
     def _tell_repairs(self, answer: Answer) -> None:
         if answer.rescued.repaired:
