@@ -262,7 +262,7 @@ def _execution(one: dict[str, Any]) -> tuple[object, ...]:
     known = (one["input_tokens"], one["output_tokens"])
     tokens = None if known == (None, None) else "/".join("?" if n is None else str(n) for n in known)
     seconds = one["elapsed_seconds"]
-    if seconds is None:
+    if seconds is None or one["provider_job_id"]:  # in the background the last call only asked after it
         seconds = (one["finished_at"] - one["started_at"]).total_seconds()
     attempt = f"{one['attempt']} (shadow)" if one["shadow"] else one["attempt"]
     provider = f"{one['provider']} (fallback)" if one["fallback"] else one["provider"]

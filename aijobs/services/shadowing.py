@@ -133,7 +133,7 @@ def _candidate(provider: str | None, model: str | None, group: Sequence[Comparis
 
 
 def _side(calls: Sequence[Measure], lengths: Iterable[int | None]) -> Side:
-    seconds = sorted(one.elapsed_seconds for one in calls if one.elapsed_seconds is not None)
+    seconds = sorted(one.seconds for one in calls if one.seconds is not None)
     return Side(
         calls=len(calls),
         seconds_p50=_quantile(seconds, 50),

@@ -14,7 +14,10 @@ _INSERT = PerDialect(
     lambda dialect: dialect.insert(shadows).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 )
 _real, _tried = executions.alias("real"), executions.alias("tried")
-_MEASURED = ("provider", "model", "elapsed_seconds", "input_tokens", "output_tokens", "cost")
+_MEASURED = (
+    "provider", "model", "elapsed_seconds", "input_tokens", "output_tokens", "cost", "provider_job_id",
+    "started_at", "finished_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,18 @@ class Measure:
     input_tokens: int | None
     output_tokens: int | None
     cost: float | None
+    provider_job_id: str | None
+    started_at: datetime
+    finished_at: datetime
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its answer took; of work in the background from its first call to its end, for the last
+        call only asked whether it had ended.
+        """
+        if self.provider_job_id is None:
+            return self.elapsed_seconds
+        return (self.finished_at - self.started_at).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aijobs.core.clock import Chance
-from aijobs.core.model import CallFacts, Done, ErrorClass, Failure, Outcome, Reply, Status, Usage
+from aijobs.core.model import CallFacts, Done, ErrorClass, Failure, Outcome, Pending, Reply, Status, Usage
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator
@@ -14,6 +14,7 @@ from aijobs.services.provider_desk import ProviderDesk
 from aijobs.services.shadowing import Shadowing
 from aijobs.store import jobs, usage_days
 from aijobs.store.engine import Store
+from tests.support.clock import START, ManualClock
 from tests.support.command_line import CommandLine
 from tests.support.jobs import history, new_job, present, settings_of
 from tests.support.wait import eventually
@@ -151,6 +152,31 @@ def test_the_report_compares_both(store: Store, chance: Chance) -> None:
     assert (found.compared_fields, found.agreed_fields) == (8, 4)
     assert (found.comparable_jobs, found.agreeing_jobs) == (4, 0)
     assert (found.real.seconds_p50, found.shadow.output_tokens, found.shadow.length) == (2.0, 4.0, 26.0)
+
+
+def test_of_work_in_the_background_the_report_has_all_of_its_time(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    enqueue(store, chance)
+
+    def begun(call: Call) -> Reply:
+        return answer(call) if call.model == "cand" else Pending(provider_job_id=f"r-{call.job_id}")
+
+    def parked() -> bool:
+        clock.advance(seconds=5)
+        return one.provider.count("poll") > 0
+
+    def polled(call: Call) -> Done:
+        return Done(result=REAL, facts=CallFacts(elapsed_seconds=0.01))
+
+    with running(store, ScriptedProvider(begun, poll=polled), settings=settings()) as one:
+        eventually(parked, every=0.05)
+        eventually(lambda: Shadowing(store, settings()).report("t", START))
+
+    (found,) = Shadowing(store, settings()).report("t", START)
+    assert found.shadow.seconds_p50 == 2.0
+    assert found.real.seconds_p50 is not None
+    assert found.real.seconds_p50 >= 5
 
 
 def test_the_report_counts_what_the_candidate_failed(
