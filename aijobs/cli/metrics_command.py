@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from aijobs.services.metrics import Metrics
     from aijobs.store.engine import Store
 
-_HTTP = "http/protobuf"
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_OFF = {"OTEL_SDK_DISABLED": "true", "OTEL_METRICS_EXPORTER": "none"}
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-
 
 @notes(
     "aijobs metrics",
@@ -79,18 +74,18 @@ def _push(context: Context, found: "Metrics") -> None:
 
 
 def _require_wish(environ: Mapping[str, str]) -> None:
-    """Refuse what OpenTelemetry's variables say is not wanted, or cannot be had."""
-    given = {name: environ.get(name, "").strip().lower() for name in (*_ENDPOINTS, *_OFF, *_PROTOCOLS)}
-    if not any(given[name] for name in _ENDPOINTS):
-        raise UsageError(
-            "nothing says where the metrics are to be sent", hint=f"set {_ENDPOINTS[0]} in the environment"
-        )
-    for name, off in _OFF.items():
-        if given[name] == off:
-            raise UsageError(f"{name}={off} says that nothing is to be sent", hint=f"unset {name}")
-    for name in _PROTOCOLS:
-        if given[name] not in ("", _HTTP):
-            raise UsageError(f"{name}: the protocol there is, is {_HTTP}, not {given[name]}")
+    """Refuse what OpenTelemetry's variables do not ask for, or say is not wanted, or what cannot be had."""
+    from aijobs.services.tracing_setup import wish_for
+
+    wish = wish_for("METRICS", environ)
+    if wish.asked_by is None:
+        hint = "set OTEL_EXPORTER_OTLP_ENDPOINT in the environment"
+        raise UsageError("nothing says where the metrics are to be sent", hint=hint)
+    if wish.refused_by is not None:
+        hint = f"unset {wish.refused_by}"
+        raise UsageError(f"{wish.refused_by} says that nothing is to be sent", hint=hint)
+    if wish.lacks is not None:
+        raise UsageError(f"{wish.asked_by} is set, but {wish.lacks}")
 
 
 def _shape(family: "Family") -> dict[str, Any]:

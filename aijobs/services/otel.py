@@ -30,7 +30,7 @@ from aijobs.services.tracing import Tracing
 COMPLAIN_EVERY_SECONDS = 60.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LOGGER = "opentelemetry"
+LOGGER = "opentelemetry"
 
 
 class SpanSink:
@@ -138,13 +138,17 @@ class _Complaints(logging.Handler):
         if self.over or (self._said_at is not None and now - self._said_at < COMPLAIN_EVERY_SECONDS):
             return
         self._said_at = now
-        what = str(record.msg).partition("%")[0].strip(" :,.")
-        self._log.emit(LogEvent.TRACING_FAILED, error=what, count=self._count)
+        self._log.emit(LogEvent.TRACING_FAILED, error=words_of(record), count=self._count)
         self._count = 0
 
 
+def words_of(record: logging.LogRecord) -> str:
+    """What the SDK complains of, without the values that it puts in."""
+    return str(record.msg).partition("%")[0].strip(" :,.")
+
+
 def _take_over(complaints: logging.Handler) -> None:
-    logger = logging.getLogger(_LOGGER)
+    logger = logging.getLogger(LOGGER)
     for old in logger.handlers[:]:
         if isinstance(old, _Complaints):
             logger.removeHandler(old)

@@ -24,7 +24,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from aijobs import __version__
 from aijobs.core.errors import AijobsError
 from aijobs.core.exposition import Family, Sample
-from aijobs.services.otel import nanoseconds, resource
+from aijobs.services.otel import LOGGER, nanoseconds, resource, words_of
 
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _SINCE_UNKNOWN = 0
@@ -38,10 +38,12 @@ def push(families: Iterable[Family], now: datetime) -> None:
     Raises AijobsError when the endpoint did not take them.
     """
     said = _Said()
-    exporter = OTLPMetricExporter()
-    result = exporter.export(as_otlp(families, now))
-    exporter.shutdown()
-    logging.getLogger(_LOGGER).removeHandler(said)
+    try:
+        exporter = OTLPMetricExporter()
+        result = exporter.export(as_otlp(families, now))
+        exporter.shutdown()
+    finally:
+        logging.getLogger(LOGGER).removeHandler(said)
     if result is not MetricExportResult.SUCCESS:
         why = ", ".join(dict.fromkeys(said.causes)) or said.last or "no reason was given"
         raise AijobsError(
@@ -58,9 +60,6 @@ def as_otlp(families: Iterable[Family], now: datetime) -> MetricsData:
     return MetricsData([ResourceMetrics(resource(), [scope], "")])
 
 
-_LOGGER = "opentelemetry"
-
-
 class _Said(logging.Handler):
     """The last complaint of the SDK, which it otherwise writes to stderr, without the values in it."""
 
@@ -68,21 +67,20 @@ class _Said(logging.Handler):
         super().__init__(logging.WARNING)
         self.last = ""
         self.causes: list[str] = []
-        logger = logging.getLogger(_LOGGER)
+        logger = logging.getLogger(LOGGER)
         logger.propagate = False
         logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Remember what it is about: the status or the reason of an answer, the kind of an exception."""
         args = record.args if isinstance(record.args, tuple) else ()
-        what = str(record.msg)
         for one in args[:1]:
             if isinstance(one, Exception):
                 self.causes.append(type(one).__name__)
-            elif isinstance(one, str) and what.startswith("Transient"):
+            elif isinstance(one, str) and str(record.msg).startswith("Transient"):
                 self.causes.append(one)
         self.causes += [f"status {one}" for one in args if isinstance(one, int)]
-        self.last = what.partition("%")[0].strip(" :,.")
+        self.last = words_of(record)
 
 
 def _data(family: Family, at: int) -> Sum | Gauge | Histogram:

@@ -104,7 +104,7 @@ def test_metrics_are_pushed_nowhere_by_accident(run_cli, tmp_path):
 
     assert (nowhere.code, both.code, off.code, none.code, grpc.code) == (2, 2, 2, 2, 2)
     assert "OTEL_SDK_DISABLED" in off.err
-    assert "http/protobuf, not grpc" in grpc.err
+    assert "the protocol there is, is http/protobuf" in grpc.err
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" in nowhere.err
 
 
