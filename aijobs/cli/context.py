@@ -136,7 +136,8 @@ class Context:
             self._store = store = open_store(self.settings.database, clock=self._given_clock, create=create)
         except StoreUnreachable as error:
             if self.config_path is None and self.database is None:  # in the wrong folder, most likely
-                error.hint = f"there is no {surroundings.CONFIG_FILE} here, see --config; or {error.hint}"
+                here = f"there is no {surroundings.CONFIG_FILE} here, see --config"
+                error.hint = "; or ".join(filter(None, (here, error.hint)))
             raise
         if store.created:
             self.printer.say(f"created the job store {store.location}")

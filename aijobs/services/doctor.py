@@ -176,7 +176,11 @@ def _disk(patient: Patient) -> Iterator[Finding]:
 def _writing(patient: Patient) -> Iterator[Finding]:
     if patient.store is None:
         return
-    free = locks.are_free(patient.store, (), wait=_WRITE_WAIT)
+    try:
+        free = locks.are_free(patient.store, (), wait=_WRITE_WAIT)
+    except AijobsError as error:  # a standby, or a disk that failed just now
+        yield Finding(check="writing", ok=False, evidence=error.message, hint=error.hint)
+        return
     yield Finding(
         check="writing",
         ok=free,

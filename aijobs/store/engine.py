@@ -95,10 +95,8 @@ def open_store(
     SchemaMismatch, and StoreUnreachable, also when there is no store and *create* is False (no file is made).
     """
     target = parse_url(url)
-    if target.drivername == "sqlite" and not create:
-        sqlite.require_content(_path(target))
     made = create and _make_file(target)
-    store = attach(target, clock=clock, lock_wait=lock_wait)
+    store = attach(target, clock=clock, lock_wait=lock_wait, empty=create)
     try:
         store.created = schema.ensure(store, create=create) or made
     except BaseException:
@@ -118,12 +116,16 @@ def open_any(url: str) -> Store:
     return store
 
 
-def attach(target: URL, *, clock: Clock | None = None, lock_wait: float = sqlite.LOCK_WAIT) -> Store:
-    """The store at *target*, whatever its schema version. Raises StoreUnreachable for a file that is none."""
+def attach(
+    target: URL, *, clock: Clock | None = None, lock_wait: float = sqlite.LOCK_WAIT, empty: bool = True
+) -> Store:
+    """The store at *target*, whatever its schema version. Raises StoreUnreachable for a file that is none, or
+    that is *empty* and must not be.
+    """
     text = target.render_as_string(hide_password=False)
     if target.drivername == "sqlite":
         path = _path(target)
-        sqlite.require_file(path)
+        sqlite.require_file(path, empty=empty)
         engine = sqlite.open_engine(path, lock_wait=lock_wait)
         return Store(text, engine, location=str(path), clock=clock or SystemClock(), path=path)
     server_clock = postgresql.ServerClock()

@@ -38,32 +38,25 @@ def resolve(path: str) -> Path:
         raise StoreUnreachable(f"no such home directory: {path}", hint="write the path in full") from None
 
 
-def require_file(path: Path) -> None:
-    """Check that *path* is a file a store may be in. Raises StoreUnreachable.
+def require_file(path: Path, *, empty: bool = True) -> None:
+    """Check that *path* is a file a store may be in, or, unless it may be *empty*, is in. StoreUnreachable.
 
-    Done before SQLite sees the path, because SQLite makes an empty database out of a mistyped one.
+    Done before SQLite sees the path, because SQLite makes an empty database out of a mistyped one, and writes
+    its header into an empty file that it only looks at.
     """
     _require_folder(path)
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except FileNotFoundError:
         raise StoreUnreachable(f"no job store at {path}", hint=_NO_STORE_HINT) from None
     except OSError as error:
         raise StoreUnreachable(f"cannot open {path}: {error.strerror}", hint=_RIGHTS_HINT) from None
-    if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
         raise StoreUnreachable(f"{path} is {what}", hint="name the store's file")
-    _check_rights(path)
-
-
-def require_content(path: Path) -> None:
-    """Check that the file *path* has anything in it. Raises StoreUnreachable.
-
-    Only to look at an empty file would make SQLite write its header into it, and it may be anybody's.
-    """
-    require_file(path)
-    if path.stat().st_size == 0:
+    if found.st_size == 0 and not empty:
         raise StoreUnreachable(f"no job store in {path}: the file is empty", hint=_NO_STORE_HINT)
+    _check_rights(path)
 
 
 def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
@@ -188,16 +181,17 @@ def _make_in_place(path: Path, fill: Callable[[Path], None]) -> bool:
 def _check_rights(path: Path) -> None:
     effective = os.access in os.supports_effective_ids
     for place in (path, path.parent):
+        if os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
+            continue
         if os.statvfs(place).f_flag & os.ST_RDONLY:
             raise StoreUnreachable(
                 f"the job store cannot be written to: {path} is on a file system that is read-only",
                 hint="mount it for writing; after a fault of the disk the kernel may have made it so",
             )
-        if not os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
-            raise StoreUnreachable(
-                f"the job store cannot be written to: {path} (no right to write {place})",
-                hint="give this user write access to the file and its folder",
-            )
+        raise StoreUnreachable(
+            f"the job store cannot be written to: {path} (no right to write {place})",
+            hint="give this user write access to the file and its folder",
+        )
 
 
 def _use_wal(connection: sqlite3.Connection, path: Path) -> None:

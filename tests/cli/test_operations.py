@@ -160,6 +160,17 @@ def test_the_doctor_sees_that_somebody_keeps_others_from_writing(
     assert "kept us from it for 0.05 s" in check["evidence"]
 
 
+@pytest.mark.postgres
+def test_a_server_that_takes_no_writes_is_a_finding(postgres_url: str, run_bare: CommandLine) -> None:
+    run_bare("db", "upgrade", database=postgres_url)
+
+    result = run_bare("doctor", "--json", database=f"{postgres_url}%20-cdefault_transaction_read_only%3Don")
+
+    check = _checks(result.json)["writing"]
+    assert (result.code, check["ok"]) == (1, False)
+    assert "read-only" in check["evidence"]
+
+
 def test_with_a_probe_the_doctor_asks_every_provider(run_cli: CommandLine, tmp_path: Path) -> None:
     with start_in_thread(fault="401") as simulator:
         (tmp_path / "aijobs.yaml").write_text(

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,6 +113,20 @@ def test_a_folder_without_the_right_to_write_is_refused_at_once(open_folder: Pat
 
     assert f"no right to write {open_folder}" in error.message
     assert "Permission denied" in new.message
+
+
+def test_a_file_system_that_is_read_only_is_told_from_a_missing_right(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = open_folder / "jobs.db"
+    open_store(f"sqlite:///{path}", create=True).close()
+    path.chmod(0o444)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+
+    with ordinary_user():
+        error = _refused(f"sqlite:///{path}")
+
+    assert f"{path} is on a file system that is read-only" in error.message
 
 
 def test_a_disk_that_is_full_at_the_start_leaves_no_file(tmp_path: Path) -> None:
