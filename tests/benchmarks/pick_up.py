@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -34,7 +34,7 @@ SETTINGS = Settings.model_validate(
         "providers": {"ping": {"kind": "python", "callable": "tests.benchmarks.pick_up:ping"}},
     }
 )
-_said: list[Connection] = []
+_said: list["Says"] = []
 
 
 async def ping(given: object) -> None:
@@ -42,7 +42,13 @@ async def ping(given: object) -> None:
     _said[0].send(time.monotonic())
 
 
-def worker(url: str, said: Connection) -> None:
+class Says(Protocol):
+    """Where to say that a call has gone out, and when."""
+
+    def send(self, at: float, /) -> None: ...
+
+
+def worker(url: str, said: Says, made: type[Coordinator] = Coordinator) -> None:
     """An idle worker in a process of its own."""
     from aijobs.providers.registry import Providers
     from aijobs.services.worker import Worker, WorkerOptions
@@ -51,7 +57,7 @@ def worker(url: str, said: Connection) -> None:
     chance, store = system_chance(), open_store(url)
     providers = Providers(SETTINGS, clock=SystemClock())
     options = WorkerOptions(poll=timedelta(hours=1))
-    coordinator = Coordinator(store, SETTINGS, chance=chance)
+    coordinator = made(store, SETTINGS, chance=chance)
     Worker(store, coordinator, SETTINGS, providers, options=options, chance=chance).run()
 
 

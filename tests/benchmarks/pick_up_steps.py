@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator
 from aijobs.services.worker.shift import Shift
 from tests.benchmarks import pick_up
 from tests.benchmarks.places import fresh
@@ -35,8 +35,7 @@ _spent = [0, 0.0]  # statements of the claim, and seconds from their sending to 
 def worker(url: str, said: Connection) -> None:
     """An idle worker that notes when what happens, and says it with every call."""
     _note_before(Shift, "look", "the worker has heard of it")
-    _note_claims()
-    pick_up.worker(url, _Telling(said))  # type: ignore[arg-type]
+    pick_up.worker(url, _Telling(said), _Noting)
 
 
 class _Telling:
@@ -45,7 +44,7 @@ class _Telling:
     def __init__(self, said: Connection) -> None:
         self._said = said
 
-    def send(self, called: float) -> None:
+    def send(self, called: float, /) -> None:
         self._said.send({**_noted, "the call goes out": called, "statements": _spent[0], "served": _spent[1]})
 
 
@@ -59,22 +58,20 @@ def _note_before(owner: Any, method: str, what: str) -> None:
     setattr(owner, method, noting)
 
 
-def _note_claims() -> None:
-    plain = Coordinator.claim
+class _Noting(Coordinator):
+    """Notes when its claims begin and end, and what their statements take."""
 
-    def claim(self: Coordinator, request: Any) -> Any:
+    def claim(self, request: ClaimRequest) -> list[Claim]:
         engine, began = self.store.engine, time.monotonic()
         _spent[:] = [0, 0.0]
         event.listen(engine, "before_cursor_execute", _sent)
         event.listen(engine, "after_cursor_execute", _answered)
-        found = plain(self, request)
+        found = super().claim(request)
         event.remove(engine, "before_cursor_execute", _sent)
         event.remove(engine, "after_cursor_execute", _answered)
         if found:
             _noted.update({"the claim begins": began, "the claim is committed": time.monotonic()})
         return found
-
-    Coordinator.claim = claim  # type: ignore[method-assign]
 
 
 def _sent(*_: Any) -> None:

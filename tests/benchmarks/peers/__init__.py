@@ -16,12 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks.places import fresh
+from tests.support.wait import eventually
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,7 @@ def _place(peer: Peer) -> Iterator[str]:
         command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", home]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
-            while not socket.exists():
-                if server.poll() is not None:
-                    raise RuntimeError("redis-server ended at once")
-                time.sleep(0.02)
+            eventually(socket.exists)
             yield f"unix://{socket}"
         finally:
             server.terminate()

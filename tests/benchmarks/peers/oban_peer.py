@@ -1,13 +1,12 @@
 """oban for Python, with the worker that runs inside a program."""
 
 import asyncio
-import sys
 import time
 
 from oban import Oban, worker
 from oban.schema import install
 from psycopg_pool import AsyncConnectionPool
-from stopwatch import Stopwatch, answer, drained, rate
+from stopwatch import Stopwatch, program, rate
 
 SINGLE = 500
 AT_ONCE = 1000
@@ -63,9 +62,4 @@ async def _left(pool: AsyncConnectionPool) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "work":
-        asyncio.run(work(sys.argv[2], int(sys.argv[3])))
-    else:
-        url, jobs, workers, size = sys.argv[1], *map(int, sys.argv[2:])
-        single, bulk = asyncio.run(fill(url, jobs))
-        answer(single=single, bulk=bulk, drain=drained(url, workers, size))
+    program(fill, work)

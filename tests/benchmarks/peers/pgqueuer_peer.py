@@ -1,7 +1,5 @@
 """pgqueuer, through asyncpg, with its own bulk enqueue and its drain mode."""
 
-import asyncio
-import sys
 import time
 from datetime import timedelta
 
@@ -9,7 +7,7 @@ import asyncpg
 from pgqueuer import AsyncpgDriver, QueueManager
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
-from stopwatch import Stopwatch, answer, drained, rate
+from stopwatch import Stopwatch, program, rate
 
 PAYLOAD = b'{"text": "' + b"x" * 200 + b'"}'
 SINGLE = 500
@@ -46,9 +44,4 @@ async def work(url: str, size: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "work":
-        asyncio.run(work(sys.argv[2], int(sys.argv[3])))
-    else:
-        url, jobs, workers, size = sys.argv[1], *map(int, sys.argv[2:])
-        single, bulk = asyncio.run(fill(url, jobs))
-        answer(single=single, bulk=bulk, drain=drained(url, workers, size))
+    program(fill, work)

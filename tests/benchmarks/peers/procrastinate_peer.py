@@ -1,11 +1,9 @@
 """procrastinate, with its async worker."""
 
-import asyncio
-import sys
 import time
 
 from procrastinate import App, PsycopgConnector
-from stopwatch import Stopwatch, answer, drained, rate
+from stopwatch import Stopwatch, program, rate
 
 SINGLE = 500
 AT_ONCE = 1000
@@ -49,9 +47,4 @@ async def work(url: str, size: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "work":
-        asyncio.run(work(sys.argv[2], int(sys.argv[3])))
-    else:
-        url, jobs, workers, size = sys.argv[1], *map(int, sys.argv[2:])
-        single, bulk = asyncio.run(fill(url, jobs))
-        answer(single=single, bulk=bulk, drain=drained(url, workers, size))
+    program(fill, work)

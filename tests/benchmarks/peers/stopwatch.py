@@ -1,9 +1,11 @@
 """What the programs of the peers share. It runs in their environments and imports only Python's own."""
 
+import asyncio
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -42,3 +44,16 @@ def rate(count: int, began: float) -> float:
 def answer(**rates: Any) -> None:
     """What the benchmark reads."""
     print(json.dumps(rates))
+
+
+def program(
+    fill: Callable[[str, int], Coroutine[Any, Any, tuple[float, float]]],
+    work: Callable[[str, int], Coroutine[Any, Any, None]],
+) -> None:
+    """Be the whole program of a peer: *fill* enqueues and gives both rates, *work* drains in a process."""
+    if sys.argv[1] == "work":
+        asyncio.run(work(sys.argv[2], int(sys.argv[3])))
+        return
+    url, jobs, workers, size = sys.argv[1], *map(int, sys.argv[2:])
+    single, bulk = asyncio.run(fill(url, jobs))
+    answer(single=single, bulk=bulk, drain=drained(url, workers, size))
