@@ -14,8 +14,8 @@ from aijobs.core.limits import Running
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.claiming import limits_of
 from aijobs.services.provider_desk import ProviderDesk
-from aijobs.services.statistics import Statistics, provider_seen, worker_seen
-from aijobs.store import backlog, claims, deliveries, jobs, switches, workers
+from aijobs.services.statistics import Statistics, provider_seen, workers_seen
+from aijobs.store import backlog, claims, deliveries, jobs, switches
 from aijobs.store.condition import condition_of
 from aijobs.store.engine import Store, Tx
 
@@ -77,7 +77,7 @@ class Diagnosing:
             has_result=jobs.has_result(tx, job_id),
             running=self._running(tx),
             providers=[provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)],
-            workers=[worker_seen(one, now, self.settings.worker.lease) for one in workers.listed(tx)],
+            workers=workers_seen(tx, now, self.settings.worker.lease),
             switches=switches.in_force(tx, now),
             executions=executions,
             deliveries=[

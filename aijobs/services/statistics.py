@@ -57,7 +57,7 @@ class Statistics:
             providers=tuple(
                 provider_seen(one) for one in ProviderDesk(self.store, self.settings).look(tx, now)
             ),
-            workers=tuple(worker_seen(one, now, self.settings.worker.lease) for one in workers.listed(tx)),
+            workers=tuple(workers_seen(tx, now, self.settings.worker.lease)),
             switches=tuple(switches.in_force(tx, now)),
             schedules=tuple(self._schedules(tx, now)),
             unmatched=unmatched,
@@ -98,7 +98,12 @@ class Statistics:
         return seen
 
 
-def worker_seen(record: WorkerRecord, now: datetime, lease: timedelta) -> WorkerSeen:
+def workers_seen(tx: Tx, now: datetime, lease: timedelta) -> list[WorkerSeen]:
+    """Every worker of the register, and whether it is alive."""
+    return [_worker_seen(one, now, lease) for one in workers.listed(tx)]
+
+
+def _worker_seen(record: WorkerRecord, now: datetime, lease: timedelta) -> WorkerSeen:
     """A worker, and whether it was heard of within its lease."""
     return WorkerSeen(
         name=record.name,

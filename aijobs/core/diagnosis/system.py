@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from aijobs.core.diagnosis.findings import Diagnosis, Finding, Layer, ago, conclude, many
 from aijobs.core.diagnosis.steps import LIMIT_STEPS, layer_at, pause_of, provider_steps, until_called
@@ -14,7 +15,7 @@ LARGEST_SKEW = 5.0
 """Seconds that this machine's clock and the store's may be apart."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SystemSnapshot:
     """What the checks look at.
 
@@ -36,6 +37,7 @@ class SystemSnapshot:
         types = {name for name, kind in self.settings.types.items() if kind.provider == provider}
         return next((job for job in self.failures if job.type in types), None)
 
+    @cached_property
     def routes(self) -> dict[str, str]:
         """The provider that the next calls of each type go to: that of a fallback while it is switched on."""
         on_fallback = types_of(self.overview.switches, SwitchKind.FALLBACK, self.overview.now)
@@ -44,22 +46,22 @@ class SystemSnapshot:
 
     def ready_at(self, provider: str) -> int:
         """How many jobs wait for *provider* alone: no pause or limit keeps them, and a worker serves them."""
-        seen, routes, limited = self.overview, self.routes(), self.limited()
+        seen = self.overview
         pauses = Pauses.of(seen.switches, seen.now)
         return sum(
             load.ready
             for name, load in seen.loads.items()
-            if routes.get(name) == provider
-            and name not in limited
+            if self.routes.get(name) == provider
+            and name not in self.limited
             and pauses.why(name, 0) is None
             and any(worker.serves(name) for worker in seen.alive)
         )
 
+    @cached_property
     def limited(self) -> dict[str, str]:
         """The types with ready jobs of which none may start, and the limit that is reached, in words."""
-        routes = self.routes()
-        tally = Tally(self.limits.along(routes), self.running)
-        found = {name: tally.blocked_type(name) for name in routes if self.overview.loads[name].ready}
+        tally = Tally(self.limits.along(self.routes), self.running)
+        found = {name: tally.blocked_type(name) for name in self.routes if self.overview.loads[name].ready}
         return {name: why for name, why in found.items() if why}
 
 
@@ -204,7 +206,7 @@ def _provider(one: ProviderSeen, failed: FailedJob | None, *, well: bool) -> Fin
 
 
 def _limits(s: SystemSnapshot) -> Iterator[Finding]:
-    for name, why in s.limited().items():
+    for name, why in s.limited.items():
         load = s.overview.loads[name]
         yield Finding(
             check=f"limits {name}",
@@ -224,7 +226,7 @@ def _backlog(s: SystemSnapshot) -> Iterator[Finding]:
         return
     waits = now - total.oldest_ready_at
     ok = patience is None or waits <= patience
-    helps = not s.limited() and all(_well(s, one) for one in s.overview.providers)
+    helps = not s.limited and all(_well(s, one) for one in s.overview.providers)
     more = ("aijobs worker --concurrency N",) if helps else ()
     yield Finding(
         check="backlog",

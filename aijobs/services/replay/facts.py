@@ -6,20 +6,13 @@ from datetime import datetime, timedelta
 
 from aijobs.core.errors import InvalidInput
 from aijobs.core.model import Job, Status
-from aijobs.core.overview import WorkerSeen
 from aijobs.core.payload import check_schema, parse_json
 from aijobs.core.replaying import GroupFacts, JobFacts, ProviderFacts
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses
-from aijobs.services.statistics import worker_seen
-from aijobs.store import dead_letters, jobs, provider_states, replays, switches, workers
+from aijobs.store import dead_letters, jobs, provider_states, replays, switches
 from aijobs.store.engine import Tx
 from aijobs.store.provider_states import ProviderState
-
-
-def workers_seen(tx: Tx, settings: Settings, now: datetime) -> list[WorkerSeen]:
-    """Every worker of the register, and whether it is alive."""
-    return [worker_seen(one, now, settings.worker.lease) for one in workers.listed(tx)]
 
 
 def group_facts(

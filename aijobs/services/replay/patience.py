@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from aijobs.core.replaying import check_workers
 from aijobs.core.settings import Settings
-from aijobs.services.replay.facts import workers_seen
+from aijobs.services.statistics import workers_seen
 from aijobs.store import replays
 from aijobs.store.engine import Store
 
@@ -45,7 +45,8 @@ class Patience:
         """What it waits for, and that in words: somebody who works, or *what*."""
         with self._store.read() as tx:
             running = [item for item in replays.items(tx, self._replay_id) if item.state == "replayed"]
-            there = check_workers(workers_seen(tx, self._settings, now), {item.type for item in running})
+            seen = workers_seen(tx, now, self._settings.worker.lease)
+        there = check_workers(seen, {item.type for item in running})
         if not there.ok:
             return there.check, there.evidence
         look = f": aijobs diagnose {running[0].job_id}" if running else ""

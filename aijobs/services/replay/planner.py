@@ -20,7 +20,8 @@ from aijobs.core.replaying import (
 )
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import Probed
-from aijobs.services.replay.facts import group_facts, job_facts, workers_seen
+from aijobs.services.replay.facts import group_facts, job_facts
+from aijobs.services.statistics import workers_seen
 from aijobs.store import dead_letters, replays
 from aijobs.store.dead_letters import DeadLetter, DeadLetterFilter
 from aijobs.store.engine import Store, Tx
@@ -102,7 +103,7 @@ class Planner:
         with self.store.read() as tx:
             facts = self._groups(tx, found, probed, now)
             judged = list(self._judge(tx, found, facts, options))
-            seen = workers_seen(tx, self.settings, now)
+            seen = workers_seen(tx, now, self.settings.worker.lease)
         items = [_item(position, dead, reason) for position, (dead, reason) in enumerate(judged)]
         there = check_workers(seen, {dead.type for dead in found})
         plan = self._described(judged, facts, there, options, now)
