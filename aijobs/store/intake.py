@@ -51,11 +51,11 @@ def _insert_of_one(dialect: Any) -> Any:
     job = job.on_conflict_do_nothing(index_elements=_ON_KEY, index_where=_WHERE_KEYED)
     if lite:
         return job
-    made = job.returning(jobs.c.id, jobs.c.turn).cte("made")
+    made = job.returning(jobs.c.id).cte("made")
     payload = bindparam("payload", type_=Text)
     kept = insert(job_inputs).from_select(("job_id", "payload"), select(made.c.id, payload)).cte("kept")
     word = cast(func.pg_notify(CHANNEL, ""), Text)
-    return select(case((made.c.turn.is_not(None), word))).add_cte(kept)
+    return select(word).select_from(made).add_cte(kept)
 
 
 def _text_of_one(dialect: Any) -> tuple[str, dict[str, Any]]:
@@ -73,9 +73,8 @@ _INPUT_OF_ONE = "INSERT INTO job_inputs (job_id, payload) VALUES (?, ?)"
 
 
 def create_one(tx: Connection, job: Job, payload: str, *, due: bool) -> bool:
-    """Insert a job with its turn and its input, and wake the workers, if it is *due*.
-
-    False, and nothing is written, when its idempotency key is taken.
+    """Insert a job with its input, with a turn if it is *due*, and wake the workers: an idle one must know
+    when to look for a delayed job. False, and nothing is written, when its idempotency key is taken.
     """
     text, known = _ONE[tx.dialect.name]
     row = dict(zip(_NAMES, (*_plain(job), *map(_instant, _times(job))), strict=True))

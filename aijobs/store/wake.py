@@ -228,16 +228,20 @@ class _Listener:
         return postgresql.connect_alone(self._store.engine, make_url(self._store.url), name="aijobs listener")
 
     def _set_health(self, *, healthy: bool) -> None:
-        changed, self.healthy = self.healthy != healthy, healthy
         if healthy:
             self._reported = False
-        if changed:
-            self._wake_waiter()  # something may have been committed while nobody listened
+        with self._condition:  # whoever sees the change is woken by it
+            if self.healthy != healthy:
+                self._rouse()  # something may have been committed while nobody listened
+            self.healthy = healthy
 
     def _wake_waiter(self) -> None:
         with self._condition:
-            self._heard = True
-            self._condition.notify_all()
+            self._rouse()
+
+    def _rouse(self) -> None:
+        self._heard = True
+        self._condition.notify_all()
 
     def _report(self, what: str) -> None:
         """One warning an outage, however often we try meanwhile."""

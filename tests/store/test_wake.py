@@ -18,6 +18,7 @@ from tests.store.test_engine import switch
 from tests.support.pooler import running_pooler
 from tests.support.postgres import Server
 from tests.support.wait import eventually
+from tests.support.waking import listening
 
 _numbers = itertools.count(1)
 
@@ -27,12 +28,8 @@ LONG = 30.0
 
 @pytest.fixture
 def waking(store: Store) -> Iterator[Wake]:
-    opened = Wake(store)
-    eventually(lambda: opened.healthy)
-    while opened.wait(0):
-        pass
-    yield opened
-    opened.close()
+    with listening(store) as opened:
+        yield opened
 
 
 def commit(store: Store) -> None:

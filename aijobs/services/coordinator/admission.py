@@ -95,8 +95,7 @@ def _all_new(
     rows.sort(key=lambda row: (row[0].user, row[0].type, row[0].key or ""))
     if not intake.create_all(tx, rows):
         return None
-    if any(turn is not None for _, turn, _ in rows):
-        wake.notify(tx)
+    wake.notify(tx)  # of delayed jobs too: an idle worker must know when to look
     return [Enqueued(job=job) for job in made]
 
 
@@ -121,8 +120,7 @@ def _create(tx: Tx, new: Sequence[tuple[Job, NewJob]], now: datetime) -> dict[_K
         return {}
     turns = claims.Turns(tx)
     rows = [_row(job, turns, now) for job, _ in new]
-    if any(row["turn"] is not None for row in rows):
-        wake.notify(tx)
+    wake.notify(tx)  # of delayed jobs too: an idle worker must know when to look
     rows.sort(key=lambda row: (row["user"], row["type"], row["key"] or ""))
     beaten: dict[_Key, Job] = {}
     if moves.create(tx, rows) < len(rows):

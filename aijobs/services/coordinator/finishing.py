@@ -26,7 +26,7 @@ from aijobs.core.usage import cost
 from aijobs.services.coordinator.counting import count_ends
 from aijobs.services.coordinator.gates import Gates
 from aijobs.services.coordinator.values import Decided, Ended, Finished
-from aijobs.store import deliveries, history, moves
+from aijobs.store import deliveries, history, moves, wake
 from aijobs.store.deliveries import Work
 from aijobs.store.engine import Tx
 
@@ -60,6 +60,8 @@ class Finishing:
             answers.append(Finished(job_id=job.id, applied=True, move=move, status=move.target))
         self.write(tx, decided, now)
         self.gates.told(tx, [(ended, job) for ended, job, _ in decided], now)
+        if any(isinstance(ended.end, Abandoned | Lost) for ended, _, _ in decided):
+            wake.notify(tx)  # somebody else is to go on with it, and may be idle
         return answers
 
     def _policies(self, tx: Tx, ends: Sequence[Ended], now: datetime) -> Callable[[Job], RetryPolicy]:
