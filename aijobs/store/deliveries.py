@@ -1,6 +1,6 @@
 """The webhook inbox: one row a (provider, delivery id), whatever arrives how often and in which order."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -54,8 +54,8 @@ _COUNT_COPIES = (
     .values(copies=_c.copies + bindparam("more"))
     .returning(_c.body_hash, _c.job_id)
 )
-_WAITING = select(_c.provider, _c.provider_job_id).where(
-    _c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True)), _c.handled_at.is_(None)
+_OF_WORK = select(_c.provider, _c.provider_job_id, _c.handled_at, _c.received_at).where(
+    _c.provider_job_id.in_(bindparam("provider_job_ids", expanding=True))
 )
 _MATCH = (
     update(deliveries)
@@ -109,10 +109,16 @@ def count_copies(tx: Connection, copies: Mapping[Key, int]) -> dict[Key, tuple[s
     return firsts
 
 
-def waiting_for(tx: Connection, works: Collection[Work]) -> frozenset[Work]:
-    """Those of *works* for which a delivery came before we knew them."""
-    found = tx.execute(_WAITING, {"provider_job_ids": [provider_job_id for _, provider_job_id in works]})
-    return frozenset((row[0], row[1]) for row in found).intersection(works)
+def news_of(tx: Connection, works: Mapping[Work, datetime]) -> frozenset[Work]:
+    """Those of *works* with a delivery that no look has followed: it came before we knew the work, or since
+    the last look at it began, which *works* tells.
+    """
+    found = tx.execute(_OF_WORK, {"provider_job_ids": [provider_job_id for _, provider_job_id in works]})
+    return frozenset(
+        (provider, name)
+        for provider, name, handled_at, received_at in found
+        if (began := works.get((provider, name))) and (handled_at is None or received_at >= began)
+    )
 
 
 def match(tx: Connection, jobs: Mapping[Work, str], now: datetime) -> None:

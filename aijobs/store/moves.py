@@ -4,7 +4,7 @@ Each names the id, the expected status and, for a job that runs, the fence; how 
 and the coordinator never ignores it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from aijobs.core.model import Job, Status
 from aijobs.store.arrays import among, leased
+from aijobs.store.deliveries import Work
 from aijobs.store.dialect import PerDialect
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
@@ -36,7 +37,7 @@ _CREATE = PerDialect(
 )
 _CREATE_UNKEYED = insert(jobs).execution_options(**_COUNTED)
 
-_LOCKED = select(*COLUMNS).where(among(_c.id, "job_ids")).with_for_update()
+_LOCKED = select(*COLUMNS).where(among(_c.id, "job_ids")).order_by(_c.id).with_for_update()
 _CHANGEABLE = ("cancel_requested_at", "provider_job_id", "parked_at")
 _changeable = attrgetter(*_CHANGEABLE)
 _HELD = (
@@ -183,18 +184,15 @@ _PARK = (
         updated_at=bindparam("now"),
     )
 )
-_AT_PROVIDER = (among(_c.provider_job_id, "provider_job_ids"), _c.provider == bindparam("at_provider"))
 # What is parked is being processed: the table sees to that. To ask again makes SQLite read all that is.
 _HASTEN = (
     update(jobs)
-    .where(
-        *_AT_PROVIDER,
-        _c.parked_at.is_not(None),
-    )
+    .where(among(_c.id, "job_ids"), _c.parked_at.is_not(None))
     .values(locked_until=bindparam("now"), updated_at=bindparam("now"))
-    .returning(_c.id)
 )
-_BY_PROVIDER_JOB = select(*COLUMNS).where(*_AT_PROVIDER)
+_BY_WORK = (
+    select(*COLUMNS).where(among(_c.provider_job_id, "provider_job_ids")).order_by(_c.id).with_for_update()
+)
 _ASK_TO_CANCEL = (
     update(jobs)
     .where(*_GUARD)
@@ -330,16 +328,17 @@ def park(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now:
     return tx.execute(_PARK, [_guard(job) | dict(values) | {"now": now} for job, values in found]).rowcount
 
 
-def hasten(tx: Connection, provider: str, provider_job_ids: Sequence[str], now: datetime) -> list[str]:
-    """Make the next look at jobs parked at *provider* due now; the ids of the jobs it concerns."""
-    values = {"at_provider": provider, "provider_job_ids": list(provider_job_ids), "now": now}
-    return list(tx.execute(_HASTEN, values).scalars())
+def hasten(tx: Connection, job_ids: Sequence[str], now: datetime) -> int:
+    """Make the next look at those of these jobs that are parked due now; how many there were."""
+    return tx.execute(_HASTEN, {"job_ids": sorted(job_ids), "now": now}).rowcount
 
 
-def by_provider_job(tx: Connection, provider: str, provider_job_ids: Sequence[str]) -> list[Job]:
-    """The jobs, in whatever state, that carry these ids of *provider*'s."""
-    values = {"at_provider": provider, "provider_job_ids": list(provider_job_ids)}
-    return [job_from(row) for row in tx.execute(_BY_PROVIDER_JOB, values)]
+def by_work(tx: Connection, works: Collection[Work]) -> list[Job]:
+    """The jobs, in whatever state, that carry these (provider, provider's id), locked until the transaction
+    ends, in the one order of all who lock jobs.
+    """
+    found = tx.execute(_BY_WORK, {"provider_job_ids": sorted({name for _, name in works})})
+    return [job for job in map(job_from, found) if (job.provider, job.provider_job_id) in works]
 
 
 def ask_to_cancel(tx: Connection, job: Job, now: datetime) -> int:

@@ -20,9 +20,11 @@ from aijobs.services.coordinator.inbox import receive
 from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
 from aijobs.store import deliveries, rollups
 from aijobs.store.engine import open_store
+from tests.support.blocked import waits_for_a_lock
 from tests.support.invariants import violations
 from tests.support.jobs import claim_one, claim_some, ended, history, new_job, present, settings_of, succeed
 from tests.support.kept import count_unmatched
+from tests.support.wait import eventually
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 KEY = decode_key(SECRET)
@@ -68,9 +70,19 @@ def parked(coordinator, clock, provider_job_id="resp_1"):
     coordinator.enqueue(new_job(), actor="t")
     job = claim_one(coordinator)
     coordinator.save_provider_job_id(job, provider_job_id, NO_CALL)
-    poll_at = clock.now() + timedelta(minutes=5)
-    coordinator.finish([ended(job, Parked(provider_job_id=provider_job_id, poll_at=poll_at))])
+    coordinator.finish([parking(job, clock, clock.now(), provider_job_id)])
     return job
+
+
+def parking(job, clock, began, provider_job_id="resp_1"):
+    """The end of an attempt, or of a look, that leaves the work to the provider for five minutes more."""
+    poll_at = clock.now() + timedelta(minutes=5)
+    return ended(job, Parked(provider_job_id=provider_job_id, poll_at=poll_at), at=began)
+
+
+def park(coordinator, clock, job, began):
+    (answer,) = coordinator.finish([parking(job, clock, began)])
+    assert answer.applied
 
 
 def test_a_delivery_makes_the_next_look_at_its_job_due_at_once(webhooks, coordinator, clock):
@@ -142,6 +154,79 @@ def test_a_delivery_that_comes_before_we_know_the_providers_id_is_matched_when_w
     assert claim.job.id == job.id
     with store.read() as tx:
         assert count_unmatched(tx) == 0
+
+
+def test_a_delivery_that_comes_before_the_job_is_parked_makes_its_first_look_due(
+    webhooks, coordinator, clock
+):
+    coordinator.enqueue(new_job(), actor="t")
+    job = claim_one(coordinator)
+    coordinator.save_provider_job_id(job, "resp_1", NO_CALL)
+    began = clock.now()
+    clock.advance(timedelta(seconds=1))
+
+    answer = deliver(webhooks)
+    clock.advance(timedelta(seconds=1))
+    park(coordinator, clock, job, began)
+
+    assert (answer.outcome, answer.job_id) == ("accepted", job.id)
+    assert [claim.resume for claim in claim_some(coordinator)] == [True]
+
+
+def test_a_delivery_that_comes_while_the_provider_is_asked_makes_one_more_look_due(
+    webhooks, coordinator, clock
+):
+    parked(coordinator, clock)
+    clock.advance(timedelta(minutes=6))
+    asked = claim_one(coordinator)
+    began = clock.now()
+    clock.advance(timedelta(seconds=1))
+
+    deliver(webhooks)
+    park(coordinator, clock, asked, began)
+    again = claim_one(coordinator)
+    clock.advance(timedelta(seconds=1))
+    park(coordinator, clock, again, clock.now())
+
+    assert claim_some(coordinator) == []
+
+
+def test_a_delivery_that_comes_at_the_instant_in_which_its_job_is_parked_is_not_missed(
+    store, webhooks, coordinator, clock
+):
+    coordinator.enqueue(new_job(), actor="t")
+    job = claim_one(coordinator)
+    coordinator.save_provider_job_id(job, "resp_1", NO_CALL)
+    delivery = read(webhooks, "wh_1")
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.write() as tx:
+            finishing = coordinator._machinery.finishing
+            finishing.finish(tx, [parking(job, clock, clock.now())], clock.now())
+            told = pool.submit(webhooks.record, [delivery])
+            eventually(lambda: told.done() or waits_for_a_lock(store))
+        (answer,) = told.result()
+
+    assert (answer.outcome, answer.job_id) == ("accepted", job.id)
+    assert [claim.job.id for claim in claim_some(coordinator)] == [job.id]
+
+
+def test_a_delivery_about_to_be_committed_is_seen_by_whoever_parks_its_job(
+    store, webhooks, coordinator, clock
+):
+    coordinator.enqueue(new_job(), actor="t")
+    job = claim_one(coordinator)
+    coordinator.save_provider_job_id(job, "resp_1", NO_CALL)
+    delivery = read(webhooks, "wh_1")
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.write() as tx:
+            receive(tx, [delivery], clock.now())
+            parks = pool.submit(park, coordinator, clock, job, clock.now())
+            eventually(lambda: parks.done() or waits_for_a_lock(store))
+        parks.result()
+
+    assert [claim.job.id for claim in claim_some(coordinator)] == [job.id]
 
 
 def test_a_provider_speaks_of_its_own_work_only(webhooks, coordinator, clock):

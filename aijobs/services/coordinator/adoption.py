@@ -30,7 +30,7 @@ def settle(tx: Tx, delivery: Delivery, reply: Reply, now: datetime) -> Settled:
 
 def _by_its_id(tx: Tx, delivery: Delivery) -> str | None:
     """The job that has the provider's id, for work without metadata."""
-    known = moves.by_provider_job(tx, delivery.provider, [delivery.provider_job_id or ""])
+    known = moves.by_work(tx, [(delivery.provider, delivery.provider_job_id or "")])
     return known[0].id if known else None
 
 

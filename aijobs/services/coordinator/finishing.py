@@ -110,12 +110,15 @@ class Finishing:
     def _parked(
         self, tx: Tx, decided: Sequence[Decided], now: datetime
     ) -> list[tuple[Job, dict[str, object]]]:
-        """What to park, until when: not at all if a webhook came before we knew the provider's id."""
+        """What to park, until when: not at all if a webhook came before we knew the provider's id, or while
+        the provider was being asked.
+        """
         staying = [one for one in decided if one[2].target is Status.PROCESSING]
-        works = {_work(ended, job): job.id for ended, job, _ in staying}
-        early = deliveries.waiting_for(tx, list(works)) if works else frozenset()
-        deliveries.match(tx, {work: works[work] for work in early}, now)
-        return [(job, _park_values(ended, job, move, now, early)) for ended, job, move in staying]
+        works = {_work(ended, job): (job.id, ended.started_at) for ended, job, _ in staying}
+        began = {work: started_at for work, (_, started_at) in works.items()}
+        news = deliveries.news_of(tx, began) if works else frozenset()
+        deliveries.match(tx, {work: works[work][0] for work in news}, now)
+        return [(job, _park_values(ended, job, move, now, news)) for ended, job, move in staying]
 
     def _record(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         records = [
@@ -236,10 +239,10 @@ def _work(ended: Ended, job: Job) -> Work:
 
 
 def _park_values(
-    ended: Ended, job: Job, move: Move, now: datetime, early: frozenset[Work]
+    ended: Ended, job: Job, move: Move, now: datetime, news: frozenset[Work]
 ) -> dict[str, object]:
     work = _work(ended, job)
-    until = now if job.cancel_requested_at or work in early else move.locked_until
+    until = now if job.cancel_requested_at or work in news else move.locked_until
     return {"new_locked_until": until, "new_provider_job_id": work[1]}
 
 

@@ -4,7 +4,7 @@ A delivery never carries a result and never moves a job: it says that looking is
 deliveries out of order and deliveries long after the end cannot undo anything.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -70,15 +70,14 @@ def _jobs_of(tx: Tx, new: Sequence[Delivery], now: datetime) -> dict[Work, str]:
     Work said to be complete, of a job that ended otherwise, leaves the delivery open: somebody looks at what
     it cost (`services/orphans.py`).
     """
-    asked: dict[str, set[str]] = defaultdict(set)
-    for provider, provider_job_id in map(_work, new):
-        asked[provider].add(provider_job_id)
+    # Locked: whoever parks one of them at this moment either sees the deliveries or is seen.
+    found = moves.by_work(tx, set(map(_work, new))) if new else []
     known: dict[Work, Job] = {}
-    for provider, names in sorted(asked.items()):
-        if moves.hasten(tx, provider, sorted(names), now):
-            wake.notify(tx)
-        for job in moves.by_provider_job(tx, provider, sorted(names)):
-            known.setdefault((provider, job.provider_job_id or ""), job)
+    for job in found:
+        known.setdefault((job.provider or "", job.provider_job_id or ""), job)
+    parked = [job.id for job in found if job.parked_at]
+    if parked and moves.hasten(tx, parked, now):
+        wake.notify(tx)
     jobs = {work: job.id for work, job in known.items()}
     in_time = {_work(one) for one in new if not _is_late(one, known.get(_work(one)))}
     deliveries.match(tx, {work: job_id for work, job_id in jobs.items() if work in in_time}, now)
