@@ -85,7 +85,7 @@ def _require_wish(environ: Mapping[str, str]) -> None:
         hint = f"unset {wish.refused_by}"
         raise UsageError(f"{wish.refused_by} says that nothing is to be sent", hint=hint)
     if wish.lacks is not None:
-        raise UsageError(f"{wish.asked_by} is set, but {wish.lacks}")
+        raise UsageError(f"the metrics cannot be sent: {wish.lacks.why}", hint=wish.lacks.hint)
 
 
 def _shape(family: "Family") -> dict[str, Any]:

@@ -48,7 +48,8 @@ def push(families: Iterable[Family], now: datetime) -> None:
         why = ", ".join(dict.fromkeys(said.causes)) or said.last or "no reason was given"
         raise AijobsError(
             f"the OTLP endpoint did not take the metrics: {why}",
-            hint="check OTEL_EXPORTER_OTLP_ENDPOINT and _HEADERS; the next call sends the totals again",
+            hint="check OTEL_EXPORTER_OTLP_ENDPOINT (not set: http://localhost:4318) and _HEADERS; "
+            "the next call sends the totals again",
         )
 
 
@@ -74,12 +75,14 @@ class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Remember what it is about: the status or the reason of an answer, the kind of an exception."""
         args = record.args if isinstance(record.args, tuple) else ()
-        for one in args[:1]:
-            if isinstance(one, Exception):
-                self.causes.append(type(one).__name__)
-            elif isinstance(one, str) and str(record.msg).startswith("Transient"):
-                self.causes.append(one)
-        self.causes += [f"status {one}" for one in args if isinstance(one, int)]
+        said = str(record.msg)
+        self.causes += [type(one).__name__ for one in args if isinstance(one, Exception)]
+        if said.startswith("Transient"):
+            self.causes += [one for one in args[:1] if isinstance(one, str)]
+        elif said.startswith("Failed to export"):  # the number in another complaint is no status
+            self.causes += [f"status {one}" for one in args if isinstance(one, int)]
+            if "due to timeout" in said and not self.causes:
+                self.causes.append("not within OTEL_EXPORTER_OTLP_TIMEOUT")
         self.last = words_of(record)
 
 

@@ -1,4 +1,4 @@
-"""Whether spans are wished for: OpenTelemetry's variables are read here, and nowhere else."""
+"""Whether spans or metrics are wished for: OpenTelemetry's variables are read here, and nowhere else."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def tracing_of(environ: Mapping[str, str], *, clock: Clock, chance: Chance, log:
     if wish.asked_by is None or wish.refused_by is not None:
         return None
     if wish.lacks is not None:
-        log.emit(LogEvent.TRACING_OFF, asked_by=wish.asked_by, why=wish.lacks)
+        log.emit(LogEvent.TRACING_OFF, asked_by=wish.asked_by, why=wish.lacks.why)
         return None
     try:
         from aijobs.services.otel import OtlpSink
@@ -36,14 +36,35 @@ def tracing_of(environ: Mapping[str, str], *, clock: Clock, chance: Chance, log:
 
 
 @dataclass(frozen=True, slots=True)
+class Lack:
+    """A variable that asks for what is not there."""
+
+    variable: str
+    value: str
+    there_is: str
+
+    @property
+    def why(self) -> str:
+        """In words; a key that was put into the wrong variable is not in them."""
+        from aijobs.core.redaction import redact
+
+        return f"{self.variable} is {redact(self.value)!r}, and aijobs has only {self.there_is}"
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+        return f"set {self.variable}={self.there_is}, or unset it"
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
-    """What OpenTelemetry's variables say of one signal: which one asks for it, which one refuses it, and why
-    what is asked for cannot be had.
+    """What OpenTelemetry's variables say of one signal: which one asks for it, which one refuses it, and
+    which one asks for what cannot be had.
     """
 
     asked_by: str | None
     refused_by: str | None
-    lacks: str | None
+    lacks: Lack | None
 
 
 def wish_for(signal: Literal["TRACES", "METRICS"], environ: Mapping[str, str]) -> Wish:
@@ -55,14 +76,18 @@ def wish_for(signal: Literal["TRACES", "METRICS"], environ: Mapping[str, str]) -
     exporter = f"OTEL_{signal}_EXPORTER"
     wanted = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", exporter)
     protocols = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next(filter(given, protocols), protocols[-1])  # that of the signal counts
     off = {"OTEL_SDK_DISABLED": "true", exporter: "none"}
-    lacks = None
-    if given(exporter).lower() not in ("", "otlp"):
-        lacks = "the exporter there is, is otlp"
-    elif any(given(name) not in ("", _HTTP) for name in protocols):
-        lacks = f"the protocol there is, is {_HTTP}"
+    there = {exporter: "otlp", protocol: _HTTP}
     return Wish(
         asked_by=next(filter(given, wanted), None),
         refused_by=next((name for name, value in off.items() if given(name).lower() == value), None),
-        lacks=lacks,
+        lacks=next(
+            (
+                Lack(name, given(name), value)
+                for name, value in there.items()
+                if given(name).lower() not in ("", value)
+            ),
+            None,
+        ),
     )

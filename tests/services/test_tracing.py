@@ -21,7 +21,7 @@ from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.otel import tracing_to
 from aijobs.services.tracing import MANY, Tracing
-from aijobs.services.tracing_setup import tracing_of
+from aijobs.services.tracing_setup import tracing_of, wish_for
 from aijobs.services.worker.call_spans import about
 from aijobs.store.engine import Store
 from tests.services.test_fallback import settings as with_fallback
@@ -395,3 +395,17 @@ def test_what_is_not_there_is_said_in_one_line(environ: dict[str, str], why: str
     ((_, fields),) = heard.said
     assert fields["asked_by"] == "OTEL_EXPORTER_OTLP_ENDPOINT"
     assert why in str(fields["why"])
+
+
+def test_the_protocol_of_a_signal_counts_before_that_of_all() -> None:
+    environ = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}
+
+    assert wish_for("TRACES", environ).lacks is None
+    assert wish_for("METRICS", environ).lacks is not None
+
+
+def test_a_key_in_the_wrong_variable_is_not_repeated() -> None:
+    lack = wish_for("METRICS", {"OTEL_METRICS_EXPORTER": "sk-abcdefghij0123456789"}).lacks
+
+    assert lack is not None
+    assert "abcdefghij" not in lack.why
