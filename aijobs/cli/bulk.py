@@ -7,12 +7,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from aijobs.cli.context import Context
-from aijobs.cli.inputs import count_lines, lines, opened
+from aijobs.cli.inputs import count_lines, lines, opened, parse_line
 from aijobs.cli.printer import error_document
 from aijobs.cli.progress import Progress
 from aijobs.core.errors import AijobsError, Conflict, Interrupted, NotFound, UsageError
 from aijobs.core.model import NewJob
-from aijobs.core.payload import parse_object
 from aijobs.services.job_documents import request_of
 from aijobs.services.shapes import enqueued_shape
 from aijobs.services.submission import new_job, poll_after
@@ -33,6 +32,7 @@ _MOST_SHOWN = 20
 class Tally:
     """What became of the lines."""
 
+    file: str  # as it was given
     created: int = 0
     duplicates: int = 0
     conflicts: int = 0
@@ -65,7 +65,8 @@ def enqueue_lines(
     ):
         parsed = _read(context, lines(stream, context.settings.limits.input_bytes + _OVERHEAD), defaults)
         enqueue = _take_the_good if keep_going else _all_or_nothing
-        tally = enqueue(context, parsed, progress, actor)
+        tally = Tally(name)
+        enqueue(context, parsed, progress, actor, tally)
     _summarise(context, tally)
     if tally.refused:
         return UsageError.exit_code if tally.invalid else Conflict.exit_code
@@ -86,15 +87,16 @@ def _read(
     }
     for number, line in numbered:
         try:
-            values = parse_object(line, what="the line", **bounds)
+            values = parse_line(line, **bounds)
             yield number, new_job(request_of(values, defaults), settings, now=now)
         except (UsageError, NotFound) as error:
             yield number, error
 
 
-def _all_or_nothing(context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str) -> Tally:
+def _all_or_nothing(
+    context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str, tally: Tally
+) -> None:
     """Check every line first; then one transaction, if there is nothing to complain of."""
-    tally = Tally()
     numbers: list[int] = []
     wanted: list[NewJob] = []
     for chunk in _chunks(parsed):
@@ -107,17 +109,17 @@ def _all_or_nothing(context: Context, parsed: Iterator[_Parsed], progress: Progr
         progress.advance(len(chunk))
     if tally.invalid:
         tally.refused = True
-        return tally
+        return
     context.create_store()
     answers = context.coordinator.enqueue_many(wanted, actor=actor)
     tally.refused = any(isinstance(answer, Conflict) for answer in answers)
     _count(context, tally, zip(numbers, answers, strict=True))
-    return tally
 
 
-def _take_the_good(context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str) -> Tally:
+def _take_the_good(
+    context: Context, parsed: Iterator[_Parsed], progress: Progress, actor: str, tally: Tally
+) -> None:
     """A transaction every CHUNK lines; what is wrong is left out."""
-    tally = Tally()
     context.create_store()
     last = 0
     try:
@@ -133,7 +135,6 @@ def _take_the_good(context: Context, parsed: Iterator[_Parsed], progress: Progre
         text = f"interrupted; lines up to {last} are taken ({tally.created} created)"
         hint = "lines with a key may be given again: they are not enqueued twice"
         raise Interrupted(text, hint=hint) from None
-    return tally
 
 
 def _chunks(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:
@@ -182,7 +183,8 @@ def _complain(context: Context, tally: Tally, number: int, error: AijobsError) -
     if context.json:
         context.printer.record({"line": number, "error": error_document(error)})
     if tally.shown < _MOST_SHOWN:
-        context.printer.warn(f"line {number}: {error.message}")
+        file = "" if tally.file == "-" else f"{tally.file} "
+        context.printer.warn(f"{file}line {number}: {error.message}")
     elif tally.shown == _MOST_SHOWN:
         context.printer.warn("more lines are wrong; --json lists them all")
     tally.shown += 1

@@ -132,6 +132,7 @@ def _check_depth(source: str, what: str, max_depth: int) -> None:
 
 def _syntax(error: json.JSONDecodeError) -> str:
     message = "something follows the value" if error.msg == "Extra data" else error.msg
+    message = message.removesuffix(" at").removesuffix(" starting")  # the place is told before it
     return message[0].lower() + message[1:]
 
 

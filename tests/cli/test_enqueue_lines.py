@@ -125,6 +125,22 @@ def test_a_wrong_line_is_named_by_its_number_and_nothing_is_enqueued(
     assert _all(store) == []
 
 
+def test_a_fault_in_a_line_is_told_with_the_file_its_line_and_the_column_only(run_cli: CommandLine) -> None:
+    lines = _lines(THREE[0], '{"type": "demo"', '{"type": "demo, "n": 1}', "[]")
+    with open("jobs.jsonl", "w") as file:  # noqa: PTH123
+        file.write(lines)
+
+    told = run_cli("enqueue", "--jsonl", "jobs.jsonl").err.splitlines()
+    piped = run_cli("enqueue", "--jsonl", "-", stdin=lines).err.splitlines()
+
+    assert told[:3] == [
+        "warning: jobs.jsonl line 2: column 16: not JSON: expecting ',' delimiter",
+        "warning: jobs.jsonl line 3: column 18: not JSON: expecting ',' delimiter",
+        "warning: jobs.jsonl line 4: must be a JSON object, such as {}, and is an array",
+    ]
+    assert piped[0] == told[0].replace("jobs.jsonl ", "")
+
+
 def test_every_line_is_looked_at_before_the_answer(run_cli: CommandLine) -> None:
     lines = _lines(*(THREE[0] if n % 2 else "broken" for n in range(100)))
 
