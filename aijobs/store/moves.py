@@ -341,10 +341,14 @@ def by_work(tx: Connection, works: Collection[Work]) -> list[Job]:
     return [job for job in map(job_from, found) if (job.provider, job.provider_job_id) in works]
 
 
-def ask_to_cancel(tx: Connection, job: Job, now: datetime) -> int:
-    """Mark a running job to be cancelled; a parked one is due for its next look at once."""
-    until = min(now, job.locked_until or now) if job.parked_at else job.locked_until
-    return tx.execute(_ASK_TO_CANCEL, _guard(job) | {"now": now, "new_locked_until": until}).rowcount
+def ask_to_cancel(tx: Connection, found: Sequence[Job], now: datetime) -> int:
+    """Mark running jobs to be cancelled, a parked one due for its next look at once; how many matched."""
+    rows = [_guard(job) | {"now": now, "new_locked_until": _asked_until(job, now)} for job in found]
+    return tx.execute(_ASK_TO_CANCEL, rows).rowcount
+
+
+def _asked_until(job: Job, now: datetime) -> datetime | None:
+    return min(now, job.locked_until or now) if job.parked_at else job.locked_until
 
 
 def reopen(tx: Connection, job: Job, values: Mapping[str, object], now: datetime) -> Job | None:

@@ -251,21 +251,16 @@ class Coordinator:
 
         Raises NotFound, and AlreadyFinished when there is nothing left to stop.
         """
-        return self._write(lambda tx: self._cancel(tx, job_id, self.clock.now(), actor, reason))
+        from aijobs.services.coordinator.cancelling import stop
 
-    def _cancel(self, tx: Tx, job_id: str, now: datetime, actor: str, reason: str | None) -> Job:
-        job = self._locked(tx, job_id)
-        if job.status.final:
-            raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
-        kind = "cancel_requested" if job.status is Status.PROCESSING else "cancelled"
-        if job.status is Status.PROCESSING:
-            moves.ask_to_cancel(tx, job, now)
-            wake.notify(tx)
-        else:
-            move = Move(target=Status.CANCELLED, outcome=None, reason=reason or "cancelled")
-            self._machinery.finishing.write(tx, [(_lost(job), job, move)], now)
-        history.add_events(tx, [Event(kind=kind, actor=actor, at=now, job_id=job_id, reason=reason)])
-        return self._locked(tx, job_id)
+        def work(tx: Tx) -> Job:
+            job = self._locked(tx, job_id)
+            if job.status.final:
+                raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
+            stop(tx, self._machinery.finishing, [job], self.clock.now(), actor=actor, reason=reason)
+            return self._locked(tx, job_id)
+
+        return self._write(work)
 
     def reopen(self, job_id: str, *, actor: str, reason: str, priority: int | None = None) -> Job:
         """Replay one dead letter: a new round on the same job, its attempts afresh, its history whole.
