@@ -104,7 +104,10 @@ PANELS = (
     ),
     Panel(
         title="Webhooks",
-        queries=[(_rate(names.DELIVERIES, "provider, result"), "{{provider}} {{result}}")],
+        queries=[
+            (_rate(names.DELIVERIES, "provider, result"), "{{provider}} {{result}}"),
+            (_rate(names.REFUSALS, "provider, reason"), "{{provider}} refused: {{reason}}"),
+        ],
         unit="ops",
     ),
     Panel(

@@ -58,6 +58,7 @@ class LogEvent(StrEnum):
     DELIVERY_CONTRADICTS = "delivery_contradicts"
     DELIVERY_REFUSED = "delivery_refused"
     DELIVERY_NOT_SAVED = "delivery_not_saved"
+    REFUSALS_NOT_SAVED = "refusals_not_saved"
     ORPHAN_ADOPTED = "orphan_adopted"
     LATE_OUTCOME = "late_outcome"
     DELIVERIES_EXPIRED = "deliveries_expired"
@@ -94,6 +95,7 @@ LEVELS = MappingProxyType(
         _E.DELIVERY_CONTRADICTS: Level.WARNING,
         _E.DELIVERY_REFUSED: Level.WARNING,
         _E.DELIVERY_NOT_SAVED: Level.ERROR,
+        _E.REFUSALS_NOT_SAVED: Level.WARNING,
         _E.ORPHAN_ADOPTED: Level.WARNING,
         _E.LATE_OUTCOME: Level.WARNING,
         _E.DELIVERIES_EXPIRED: Level.WARNING,

@@ -23,6 +23,7 @@ DEAD_LETTERS = "aijobs_dead_letters_total"
 TOKENS = "aijobs_tokens_total"
 COST = "aijobs_cost_total"
 DELIVERIES = "aijobs_webhook_deliveries_total"
+REFUSALS = "aijobs_webhook_refusals_total"
 DURATION = "aijobs_task_execution_duration_seconds"
 QUEUE_WAIT = "aijobs_queue_wait_seconds"
 WEBHOOK_DELAY = "aijobs_webhook_delay_seconds"
@@ -37,6 +38,7 @@ HELP: Mapping[str, str] = MappingProxyType(
         TOKENS: "Tokens used, by provider, model and direction.",
         COST: "Cost by the configured prices, by provider and model.",
         DELIVERIES: "Webhook deliveries, by provider and what became of them.",
+        REFUSALS: "Webhook deliveries refused, by provider and reason, as `serve` counts them.",
         DURATION: "Seconds from the claim of an attempt to its end, by type and outcome.",
         QUEUE_WAIT: "Seconds from when a job could run to its claim, by type.",
         WEBHOOK_DELAY: "Seconds from the provider's end of the work to its webhook, by provider.",

@@ -14,6 +14,7 @@ from aijobs.core.durations import format_duration
 from aijobs.core.errors import AijobsError
 from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.providers.contract import Probed
+from aijobs.services.refusals import refused_lately
 from aijobs.store import leases, locks, schema, workers
 from aijobs.store.condition import Condition, condition_of
 from aijobs.store.engine import Store
@@ -218,6 +219,14 @@ def _listener(patient: Patient) -> Iterator[Finding]:
     yield Finding(check="listener", ok=healthy, evidence=evidence, hint=hint)
 
 
+def _webhooks(patient: Patient) -> Iterator[Finding]:
+    store, settings = patient.store, patient.settings
+    if store is None or settings is None:
+        return
+    for one in refused_lately(store, settings, store.clock.now()):
+        yield Finding(check=f"webhooks {one.provider}", ok=one.ok, evidence=one.evidence, hint=one.hint)
+
+
 def _workers(patient: Patient) -> Iterator[Finding]:
     store, settings = patient.store, patient.settings
     if store is None or settings is None:
@@ -256,6 +265,7 @@ CHECKS = (
     _writing,
     _clock,
     _listener,
+    _webhooks,
     _workers,
 )
 """In the order they are told: what others build on comes first."""

@@ -62,6 +62,7 @@ _WORDS = MappingProxyType(
         "and its body differs from the first",
         _E.DELIVERY_REFUSED: "webhook {provider} refused: {reason}",
         _E.DELIVERY_NOT_SAVED: "webhook {provider} not written down ({error}): it is to be sent again",
+        _E.REFUSALS_NOT_SAVED: "{count} refused webhooks are not counted in the store: {error}",
         _E.ORPHAN_ADOPTED: "job {job}: {provider_job_id} was found again; nothing is sent anew",
         _E.LATE_OUTCOME: "job {job}: {provider_job_id} ended as {outcome} after the job had",
         _E.DELIVERIES_EXPIRED: "{count} webhook deliveries found no job",

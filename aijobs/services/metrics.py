@@ -20,6 +20,7 @@ from aijobs.core.exposition import Family, counter, gauge, histogram
 from aijobs.core.model import FINAL, ErrorClass
 from aijobs.core.overview import OTHER, Load, Overview, age, together
 from aijobs.core.settings import Settings
+from aijobs.core.signature import Refusal
 from aijobs.core.switches import Pauses
 from aijobs.core.totals import Series
 from aijobs.services.statistics import Statistics
@@ -101,6 +102,9 @@ class Metrics:
             return {_key(type=name): 0 for name in types}
         if metric == names.DEAD_LETTERS:
             return {_key(type=name, error_class=one): 0 for name in types for one in _CLASSES}
+        if metric == names.REFUSALS:
+            taking = sorted(name for name, one in self.settings.providers.items() if one.webhook_secret)
+            return {_key(provider=name, reason=one.value): 0 for name in taking for one in Refusal}
         if metric == names.ATTEMPTS:
             limited = ErrorClass.RATE_LIMITED.value
             return {

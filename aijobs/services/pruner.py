@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from aijobs.core.model import Status
 from aijobs.core.settings import Settings
-from aijobs.store import retention, switches, workers
+from aijobs.store import refusals, retention, switches, workers
 from aijobs.store.engine import Store, Tx
 
 BATCH = 1000
@@ -68,6 +68,7 @@ class Pruner:
             workers.forget(tx, before=now - _WORKERS_KEPT)
             retention.forget_calls(tx, now - max(_CALLS_KEPT, self.settings.retry.budget.window))
             retention.forget_minutes(tx, now - _MINUTES_KEPT)
+            refusals.forget(tx, now - _MINUTES_KEPT)
             switches.forget_expired(tx, now)
         return found
 

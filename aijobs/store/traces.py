@@ -20,6 +20,7 @@ from aijobs.store.tables import (
     provider_calls,
     provider_trials,
     providers,
+    refusals,
     replay_items,
     replays,
     rollups,
@@ -94,6 +95,7 @@ def remove(tx: Connection, names: Names) -> int:
         (deliveries, deliveries.c.provider),
         (provider_trials, provider_trials.c.provider),
         (provider_calls, provider_calls.c.provider),
+        (refusals, refusals.c.provider),
         (providers, providers.c.name),
     ):
         tx.execute(delete(table).where(column.in_(_PROVIDERS)), {"providers": list(names.providers)})

@@ -13,7 +13,7 @@ from aijobs.core.replaying import ReplayOptions
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.replay import Planner
-from aijobs.store import locks, traces, workers
+from aijobs.store import locks, refusals, traces, workers
 from aijobs.store.dead_letters import DeadLetterFilter
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, open_store
@@ -37,7 +37,7 @@ def settings() -> Settings:
 
 
 def act(store: Store, settings: Settings, chance: Chance, name: str) -> None:
-    """A job that succeeds, one that is put off, one that dies and is planned to be replayed, a webhook."""
+    """A job that succeeds, one that is put off, one that dies and is planned to be replayed, two webhooks."""
     coordinator = Coordinator(store, settings, chance=chance)
     now = store.clock.now()
 
@@ -63,6 +63,7 @@ def act(store: Store, settings: Settings, chance: Chance, name: str) -> None:
         )
     )  # fmt: skip
     with store.write() as tx:
+        refusals.add(tx, [(now, name, "stale", 1)])
         workers.register(
             tx, name=f"{name}-w", host="h", pid=1, version="1", concurrency=1, types=None, now=now
         )

@@ -21,7 +21,7 @@ from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator
 from aijobs.services.replay import Planner
 from aijobs.services.scheduler import Scheduler
 from aijobs.services.switching import Switching
-from aijobs.store import effects, engine, migrations, schema, workers
+from aijobs.store import effects, engine, migrations, refusals, schema, workers
 from aijobs.store.dead_letters import DeadLetterFilter
 from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store, open_store
@@ -130,6 +130,7 @@ def _around(store: Store, configured: Settings, clock: ManualClock) -> None:
         ["later"], below=None, actor="ana", reason="not yet", lasting=timedelta(days=1)
     )
     with store.write() as tx:
+        refusals.add(tx, [(now, "p", "bad_signature", 2)])
         workers.register(tx, name="old", host="host", pid=1, version="0", concurrency=10, types=None, now=now)
 
 

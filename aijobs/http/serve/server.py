@@ -89,6 +89,8 @@ class _Uvicorn(uvicorn.Server):
         assert self._serving is not None
         self._serving.stopping.set()
         await super().shutdown(sockets)
+        if not self.force_exit:
+            await self._serving.refused.close()
         self._serving.threads.close(timeout=1.0)
 
     @contextlib.contextmanager

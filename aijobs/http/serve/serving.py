@@ -9,9 +9,11 @@ from aijobs.core.clock import Chance, Clock
 from aijobs.core.log_events import Log
 from aijobs.core.settings import Settings
 from aijobs.http.serve.group_commit import GroupCommit
+from aijobs.http.serve.late_notes import LateNotes
 from aijobs.http.serve.threads import Threads
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.metrics import Metrics
+from aijobs.services.refusals import Refusals
 from aijobs.services.tracing import Tracing
 from aijobs.services.webhooks import Webhooks
 from aijobs.store.engine import Store
@@ -46,6 +48,7 @@ class Bounds:
     streams: int = 200  # event streams at once
     connections: int = 1000  # for one more, the one goes that kept us waiting longest; 503 if none waits
     deliveries: int = 1000  # webhooks that wait to be written; 503 for one more
+    refusals: float = 5.0  # between two writes of what was refused
     threads: int = 4
     retry_after: int = 5  # what is said when the store is away
 
@@ -73,6 +76,10 @@ class Serving:
         self.scraping = asyncio.Lock()
         self.stopping = asyncio.Event()
         self.streams = 0
+        self.refused = LateNotes(
+            Refusals(store, settings), self.threads, clock=self.clock, log=log, every=self.bounds.refusals,
+            stopping=self.stopping,
+        )  # fmt: skip
 
     @property
     def takes_webhooks(self) -> bool:

@@ -141,6 +141,17 @@ minutes = Table(
     PrimaryKeyConstraint("minute", "type", "shard"),
 )
 
+refusals = Table(
+    "refusals",
+    metadata,
+    # Webhook deliveries that were refused lately, a row a minute, provider and reason.
+    Column("minute", Instant, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("deliveries", Counter, nullable=False),
+    PrimaryKeyConstraint("minute", "provider", "reason"),
+)
+
 usage_days = Table(
     "usage_days",
     metadata,
