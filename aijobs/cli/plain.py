@@ -21,8 +21,10 @@ _WIDE = (
 )
 # What begins no line: marks and colours of the character before it, and what closes a part of a sentence.
 _BOUND = "[\u0300-\u036f\ufe0e\ufe0f\U0001f3fb-\U0001f3ff、。，．：；？！）］｝」』】〉》]"
-# A word with the spaces behind it, or one wide character with what is joined to it.
-_PIECE = f"[{_WIDE}]{_BOUND}*(?:\u200d.{_BOUND}*)* *|[^ {_WIDE}]+ *| +"
+# What a person copies: all between backquotes, or from `aijobs` on to the end of the clause.
+_COMMAND = "`[^`]+`|(?<![\\w/.-])aijobs(?= )(?:'[^']*'|[^,;'`，。；：])+"
+# A word or a command with the spaces behind it, or one wide character with what is joined to it.
+_PIECE = f"[{_WIDE}]{_BOUND}*(?:\u200d.{_BOUND}*)* *|(?:{_COMMAND}|[^ {_WIDE}])+{_BOUND}* *| +"
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 
 
@@ -170,7 +172,7 @@ def _side_by_side(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 def wrapped(text: str, cells: int) -> list[str]:
     """*text* in lines of at most *cells* terminal cells, broken at spaces and beside wide characters.
 
-    A word that takes more by itself stays whole: it may be a name or an id, to be copied.
+    A word that takes more by itself stays whole: it may be a name or an id, to be copied. So does a command.
     """
     lines, taken = [""], 0
     for piece in re.findall(_PIECE, text):  # few commands fold, so few compile it, which takes 3 ms
@@ -180,6 +182,12 @@ def wrapped(text: str, cells: int) -> list[str]:
         lines[-1] += piece
         taken += width(piece)
     return [line.rstrip() for line in lines]
+
+
+def hung(text: str, hang: int, room: int | None) -> str:
+    """*text* in lines of *room* cells, all but the first *hang* cells to the right; None: as it is."""
+    lines = [text] if room is None or width(text) <= room else wrapped(text, max(room - hang, 1))
+    return f"\n{' ' * hang}".join(lines)
 
 
 def named(pairs: Iterable[tuple[str, str]], room: int | None) -> list[str]:

@@ -15,10 +15,10 @@ from aijobs.cli.plain import (
     clean,
     clean_lines,
     folded,
+    hung,
     named,
     to_json,
     width,
-    wrapped,
 )
 from aijobs.cli.progress import Bar, Lines, Progress, Silent, bar
 from aijobs.core.clock import Clock
@@ -125,9 +125,7 @@ class Printer:
 
     def sentence(self, text: str, *, hang: int = 0) -> None:
         """One line for a person. In a narrow room it goes on below, *hang* cells to the right."""
-        text, room = clean(text), self._room
-        lines = [text] if room is None or width(text) <= room else wrapped(text, max(room - hang, 1))
-        self._write(f"\n{' ' * hang}".join(lines))
+        self._write(hung(clean(text), hang, self._room))
 
     def body(self, text: str, *, indent: str = "") -> None:
         """A text of many lines (a result, a schema), each line cleaned."""
@@ -184,16 +182,16 @@ class Printer:
 
     def warn(self, text: str) -> None:
         """Something is not as it should be, and we go on."""
-        self._talk(f"warning: {text}")
+        self._complain("warning: ", text)
 
     def error(self, error: AijobsError) -> None:
         """A failure: in words on stderr, and as a JSON document on stdout when that was asked for."""
         if self.json:
             self.record({"error": error_document(error)})
         for line in error.message.split("\n"):
-            self._talk(f"error: {line}")
+            self._complain("error: ", line)
         if error.hint:
-            self._talk(f"hint: {error.hint}")
+            self._complain("hint: ", error.hint)
 
     @contextmanager
     def progress(self, what: str, *, total: int | None = None) -> Iterator[Progress]:
@@ -233,11 +231,17 @@ class Printer:
             self._out.write(text + "\n")
 
     def _talk(self, text: str) -> None:
+        self._say(clean(text))
+
+    def _complain(self, begin: str, text: str) -> None:
+        self._say(hung(clean(begin + text), len(begin), self._room_to_talk))
+
+    def _say(self, cleaned: str) -> None:
         self.flush()
         if self._bar is not None:
-            self._bar.say(clean(text))
+            self._bar.say(cleaned)
             return
-        self._err.write(clean(text) + "\n")
+        self._err.write(cleaned + "\n")
         self._err.flush()
 
     def _is_terminal(self, stream: TextIO) -> bool:
@@ -254,6 +258,20 @@ class Printer:
             from rich.console import Console
 
             return Console(file=self._out).width
+        return self._columns
+
+    @property
+    def _room_to_talk(self) -> int | None:
+        """The same of a complaint. It is folded on a terminal only: scripts look for what is on one line."""
+        if self._bar is not None or not self._is_terminal(self._err):
+            return None
+        try:
+            return self._columns or os.get_terminal_size(self._err.fileno()).columns or None
+        except OSError:  # a terminal that has no size
+            return None
+
+    @property
+    def _columns(self) -> int | None:
         said = self._environ.get("COLUMNS", "")
         return int(said) or None if said.isdecimal() else None
 

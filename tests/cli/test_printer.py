@@ -182,12 +182,29 @@ def test_a_column_wider_than_the_terminal_has_lines_of_its_own(monkeypatch: pyte
         ("服务中断，等待恢复", ["服务中断，", "等待恢复"]),
         ("ab服务cd 中断", ["ab服务cd", "中断"]),
         ("服务中断了，等待", ["服务中断", "了，等待"]),
+        ("abc，服务 abcdefghi，中断", ["abc，服务", "abcdefghi，", "中断"]),
     ],
 )  # fmt: skip
 def test_text_is_broken_at_spaces_and_beside_wide_characters_and_never_within_a_word(
     text: str, lines: list[str]
 ) -> None:
     assert wrapped(text, 10) == lines
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "`kill -CONT 4711 && tail -f 服务.log`",
+        "(`fuser -v aijobs.db`),",
+        "aijobs resume --all --reason 'a, b'",
+        "'aijobs switch list'",
+    ],
+)
+def test_a_command_to_be_copied_is_never_broken(command: str) -> None:
+    lines = wrapped(f"it waits: {command}, or 等待恢复，then wait and see", 12)
+
+    assert any(command in line for line in lines)
+    assert all(width(line) <= 12 for line in lines if command not in line)
 
 
 @pytest.mark.parametrize("cells", range(1, 9))
@@ -285,6 +302,47 @@ def test_an_error_is_told_on_stderr_and_as_json_on_stdout() -> None:
         "error": {"kind": "error", "message": "it \x1b[2J broke", "hint": "mend it"}
     }
     assert screen.err == "error: it \\e[2J broke\nhint: mend it\n"
+
+
+LONG = AijobsError(
+    "the store 服务中断🎉 in /var/lib/aijobs/a-long-name.db answers to nobody at all",
+    hint="end whoever holds it (`fuser -v /var/lib/aijobs/a-long-name.db`), and try again",
+)
+
+
+def test_on_a_terminal_an_error_is_folded_and_what_is_to_be_copied_stays_whole() -> None:
+    screen = Screen(terminal=True, environ={"COLUMNS": "30"})
+
+    screen.printer.error(LONG)
+    screen.printer.warn("a note of which not all is on one line")
+
+    assert screen.err.splitlines() == [
+        "error: the store 服务中",
+        "       断🎉 in",
+        "       /var/lib/aijobs/a-long-name.db",
+        "       answers to nobody at",
+        "       all",
+        "hint: end whoever holds",
+        "      it",
+        "      (`fuser -v /var/lib/aijobs/a-long-name.db`),",
+        "      and try again",
+        "warning: a note of",
+        "         which not all is on",
+        "         one line",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environ"),
+    [(False, {"COLUMNS": "30"}), (True, {"COLUMNS": "30", "TERM": "dumb"}), (True, {})],
+    ids=["piped", "dumb", "of no size"],
+)
+def test_elsewhere_an_error_stays_on_one_line(terminal: bool, environ: dict[str, str]) -> None:
+    screen = Screen(terminal=terminal, environ=environ)
+
+    screen.printer.error(LONG)
+
+    assert screen.err == f"error: {LONG.message}\nhint: {LONG.hint}\n"
 
 
 def test_all_faults_of_a_configuration_are_told() -> None:
