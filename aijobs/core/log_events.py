@@ -28,6 +28,11 @@ class LogEvent(StrEnum):
     WORKER_STOPPED = "worker_stopped"
     DRAIN_WAITS = "drain_waits"
     SIDE_TASK_DIED = "side_task_died"
+    BREAKER_OPENED = "breaker_opened"
+    BREAKER_HALF_OPEN = "breaker_half_open"
+    BREAKER_RAMP = "breaker_ramp"
+    BREAKER_CLOSED = "breaker_closed"
+    PROVIDER_HELD = "provider_held"
     JOB_CLAIMED = "job_claimed"
     JOB_SUCCEEDED = "job_succeeded"
     JOB_PARKED = "job_parked"
@@ -71,6 +76,8 @@ LEVELS = MappingProxyType(
     {
         _E.CONFIG_RELOADED: Level.WARNING,
         _E.CONFIG_REFUSED: Level.ERROR,
+        _E.BREAKER_OPENED: Level.WARNING,
+        _E.PROVIDER_HELD: Level.WARNING,
         _E.JOB_CLAIMED: Level.DETAIL,
         _E.JOB_SUCCEEDED: Level.DETAIL,
         _E.JOB_PARKED: Level.DETAIL,

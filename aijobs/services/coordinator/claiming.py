@@ -11,7 +11,7 @@ from aijobs.core.switches import Pauses, SwitchKind, types_of
 from aijobs.core.totals import QUEUE_WAIT, Totals
 from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.gates import Gate, Gates
-from aijobs.services.coordinator.values import Claim, ClaimRequest
+from aijobs.services.coordinator.values import BreakerChange, Claim, ClaimRequest
 from aijobs.store import claims, jobs, moves, rollups, switches
 from aijobs.store.engine import Tx
 
@@ -54,12 +54,12 @@ class Claiming:
         types = self._types(request)
         resumed = self._resume(tx, request, types, now)
         started = self._start(tx, request, types, now) if request.slots > 0 else []
-        found = [*resumed, *(job for job, _ in started)]
+        found = [*resumed, *(job for job, _, _ in started)]
         payloads = jobs.payloads_of(tx, [job.id for job in found]) if found else {}
         cut = self._truncated(tx, found)
         return [Claim(job, payloads.get(job.id, "null"), True, cut.get(job.id, 0)) for job in resumed] + [
-            Claim(job, payloads.get(job.id, "null"), False, cut.get(job.id, 0), due_at)
-            for job, due_at in started
+            Claim(job, payloads.get(job.id, "null"), False, cut.get(job.id, 0), due_at, change)
+            for job, due_at, change in started
         ]
 
     def _truncated(self, tx: Tx, found: Sequence[Job]) -> dict[str, int]:
@@ -83,8 +83,8 @@ class Claiming:
 
     def _start(
         self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime
-    ) -> list[tuple[Job, datetime]]:
-        """The jobs leased, each with the time since when it was due."""
+    ) -> list[tuple[Job, datetime, BreakerChange | None]]:
+        """The jobs leased, each with the time since when it was due, and what it changes of its provider."""
         thrown = switches.in_force(tx, now)
         pauses = Pauses.of(thrown, now)
         if pauses.everything:
@@ -108,8 +108,10 @@ class Claiming:
         found = [leased[one.id] for one in claimed]
         # In the order in which the end of a job takes these rows too, or the two would wait for each other.
         self._count(tx, claimed, request.worker, now)
-        self.gates.took(tx, found, gates, now)
-        return [(job, one.due_at or now) for job, one in zip(found, claimed, strict=True)]
+        changes = self.gates.took(tx, found, gates, now)
+        return [
+            (job, one.due_at or now, changes.get(job.id)) for job, one in zip(found, claimed, strict=True)
+        ]
 
     def _count(self, tx: Tx, claimed: Sequence[Candidate], worker: str, now: datetime) -> None:
         totals = Totals()

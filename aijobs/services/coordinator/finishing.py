@@ -1,6 +1,7 @@
 """Ending attempts, many at once: decide on the job as it is now, then write, guarded, with all it implies."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 
@@ -59,7 +60,11 @@ class Finishing:
             decided.append((ended, job, move))
             answers.append(Finished(job_id=job.id, applied=True, move=move, status=move.target))
         self.write(tx, decided, now)
-        self.gates.told(tx, [(ended, job) for ended, job, _ in decided], now)
+        changes = self.gates.told(tx, [(ended, job) for ended, job, _ in decided], now)
+        if changes:
+            answers = [
+                replace(one, breaker=changes.get(one.job_id)) if one.applied else one for one in answers
+            ]
         if any(isinstance(ended.end, Abandoned | Lost) for ended, _, _ in decided):
             wake.notify(tx)  # somebody else is to go on with it, and may be idle
         return answers

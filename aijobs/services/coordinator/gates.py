@@ -8,17 +8,19 @@ all processes. A provider that has never been in trouble costs one look and no w
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from aijobs.core import breaker
-from aijobs.core.breaker import NEVER, Admission, Change, Health, Rules
+from aijobs.core.breaker import NEVER, Admission, Breaker, Change, Health, Rules
 from aijobs.core.durations import Rate
 from aijobs.core.lifecycle import Failed, Parked, Succeeded
+from aijobs.core.log_events import LogEvent
 from aijobs.core.model import ErrorClass, Event, Failure, Job
 from aijobs.core.rates import Bucket, take_tokens, tokens_at
 from aijobs.core.retry import budget_allows
 from aijobs.core.settings import Settings
 from aijobs.core.timeouts import longest_timeout
-from aijobs.services.coordinator.values import Ended
+from aijobs.services.coordinator.values import BreakerChange, Ended
 from aijobs.store import claims, history, provider_states
 from aijobs.store.engine import Tx
 from aijobs.store.provider_states import ProviderState
@@ -26,15 +28,27 @@ from aijobs.store.provider_states import ProviderState
 _HEALTH_NAMES = tuple(Health.__dataclass_fields__)
 _BUCKET_SECONDS = 10
 _HEADERS_EVERY = timedelta(seconds=10)
+_CHANGED_TO = MappingProxyType(
+    {
+        Breaker.OPEN: LogEvent.BREAKER_OPENED,
+        Breaker.HALF_OPEN: LogEvent.BREAKER_HALF_OPEN,
+        Breaker.RAMP: LogEvent.BREAKER_RAMP,
+        Breaker.CLOSED: LogEvent.BREAKER_CLOSED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """How many calls a provider may be sent now (None: no bound of its own), why, and when to ask again."""
+    """How many calls a provider may be sent now (None: no bound of its own), why, and when to ask again.
+
+    *turns*: the next call makes the breaker half open; it was open, and its time is up.
+    """
 
     allowed: int | None
     reason: str
     trial: bool = False
+    turns: bool = False
     again_at: datetime | None = None
 
 
@@ -74,16 +88,23 @@ class Gates:
         admission = breaker.admit(health_of(state), rules, now, in_flight=in_flight, trials_out=trials_out)
         gate = Gate(
             allowed=admission.allowed, reason=f"{state.name}: {admission.reason}", trial=admission.trial,
+            turns=admission.trial and state.breaker == Breaker.OPEN,
             again_at=_again_at(state, admission, now),
         )  # fmt: skip
         rate = self.rates.get(state.name)
         return gate if rate is None else _metered(gate, state, rate, now)
 
-    def took(self, tx: Tx, claimed: Sequence[Job], gates: Mapping[str, Gate], now: datetime) -> None:
-        """Note what was claimed: trials, tokens of the rate, first calls and retries."""
+    def took(
+        self, tx: Tx, claimed: Sequence[Job], gates: Mapping[str, Gate], now: datetime
+    ) -> dict[str, BreakerChange]:
+        """Note what was claimed: trials, tokens of the rate, first calls and retries.
+
+        By job: which call is the first that a breaker lets through since it opened.
+        """
         if not claimed:
-            return
+            return {}
         self._note_trials(tx, claimed, gates, now)
+        changes = self._half_open(tx, claimed, gates, now)
         counts: dict[str, list[int]] = {}
         for job in claimed:
             counts.setdefault(job.provider or "", [0, 0])[job.attempts > 1 or job.deferrals > 0] += 1
@@ -99,6 +120,7 @@ class Gates:
                 for name, (first, again) in sorted(counts.items())
             ],
         )
+        return changes
 
     def _note_trials(self, tx: Tx, claimed: Sequence[Job], gates: Mapping[str, Gate], now: datetime) -> None:
         """Lease the trial calls: each counts until it has ended, or until it must have."""
@@ -112,6 +134,21 @@ class Gates:
         ]  # fmt: skip
         if rows:
             provider_states.add_trials(tx, rows)
+
+    def _half_open(
+        self, tx: Tx, claimed: Sequence[Job], gates: Mapping[str, Gate], now: datetime
+    ) -> dict[str, BreakerChange]:
+        """Write down what time alone has done, with the first call that goes out since: it is told once."""
+        turning = [job for job in claimed if gates.get(job.provider or "", OPEN).turns]
+        firsts = {job.provider or "": job.id for job in reversed(turning)}
+        states = provider_states.locked(tx, firsts, now) if firsts else {}
+        for state in states.values():
+            passed = breaker.passed(health_of(state), now)
+            provider_states.save(tx, replace(state, **asdict(passed)), now)
+        return {
+            job_id: BreakerChange(event=LogEvent.BREAKER_HALF_OPEN, provider=name)
+            for name, job_id in firsts.items()
+        }
 
     def _longest(self, job: Job) -> timedelta:
         kind = self.settings.types[job.type]
@@ -147,39 +184,48 @@ class Gates:
             if not budget_allows(first, again, ratio=budget.ratio, floor=budget.floor)
         )
 
-    def told(self, tx: Tx, ends: Sequence[tuple[Ended, Job]], now: datetime) -> None:
-        """Let the breakers learn from how calls ended; a change worth knowing becomes an event."""
+    def told(self, tx: Tx, ends: Sequence[tuple[Ended, Job]], now: datetime) -> dict[str, BreakerChange]:
+        """Let the breakers learn from how calls ended; a change worth knowing becomes an event.
+
+        By job: which end changed a breaker, or began a hold.
+        """
         ids = [job.id for _, job in ends]
         names = sorted({job.provider for _, job in ends if job.provider})
         states = provider_states.states(tx, names)
         quiet = all(_plain(state) and not _old(state, now) for state in states.values())
         if quiet and not any(_news(ended) for ended, _ in ends):
-            return
+            return {}
         states = provider_states.locked(tx, names, now)
         # Only failures are compared with it, and to count a hundred thousand jobs takes its time.
         failed = any(isinstance(ended.end, Failed) for ended, _ in ends)
         flying = claims.in_flight(tx) if failed else {}
         provider_states.drop_trials(tx, ids)
+        changes: dict[str, BreakerChange] = {}
         for name in names:
             ours = [ended for ended, job in ends if job.provider == name]
-            self._learn(tx, states[name], ours, now, flying.get(name, 0))
+            changes |= self._learn(tx, states[name], ours, now, flying.get(name, 0))
+        return changes
 
     def _learn(
         self, tx: Tx, state: ProviderState, ends: Sequence[Ended], now: datetime, in_flight: int
-    ) -> None:
+    ) -> dict[str, BreakerChange]:
         rules = self.rules.get(state.name, Rules())
         before = health = health_of(state)
         reasons: list[str] = []
+        changes: dict[str, BreakerChange] = {}
         for ended in ends:
             change = _after(health, rules, now, ended, in_flight)
+            if change.reasons and (turned := _turned(state.name, breaker.passed(health, now), change)):
+                changes[ended.job.id] = turned
             health = change.health
             reasons += change.reasons
         headers = next((text for ended in reversed(ends) if (text := _limits_said(ended))), None)
         if health == before and headers in (None, state.last_headers):
-            return
+            return {}
         changed = replace(state, **asdict(health), last_headers=headers or state.last_headers)
         provider_states.save(tx, changed, now)
         tell(tx, state.name, reasons, now)
+        return changes
 
 
 def health_of(state: ProviderState) -> Health:
@@ -199,9 +245,22 @@ def tell(
         history.add_events(tx, events)
 
 
+def _turned(name: str, before: Health, change: Change) -> BreakerChange | None:
+    """Whether the breaker stands otherwise than *before*, or a hold began; a pause is neither."""
+    after = change.health
+    why = change.reasons[0].partition(": ")[2]
+    if after.held_at and not before.held_at:
+        event, until = LogEvent.PROVIDER_HELD, after.paused_until
+    elif (after.breaker, after.breaker_since) != (before.breaker, before.breaker_since):
+        event, until = _CHANGED_TO[Breaker(after.breaker)], after.opened_until
+    else:
+        return None
+    return BreakerChange(event=event, provider=name, why=why, until=until)
+
+
 def _plain(state: ProviderState) -> bool:
     return (
-        state.breaker == breaker.Breaker.CLOSED
+        state.breaker == Breaker.CLOSED
         and not state.failures
         and state.paused_until is None
         and state.held_at is None

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from aijobs.core.lifecycle import AttemptEnd, Move
 from aijobs.core.model import Job, Status
+
+if TYPE_CHECKING:
+    from aijobs.core.log_events import LogEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +32,22 @@ class ClaimRequest:
     resume_slots: int | None = None  # None: as many as slots
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerChange:
+    """What one call, begun or ended, changed about its provider, as the log calls it."""
+
+    event: "LogEvent"
+    provider: str
+    why: str | None = None
+    until: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A job leased to the caller. *resume*: a provider works on it already; poll, don't submit.
 
     *truncated*: how many answers of this round were cut off, where the type then asks for more room.
-    *due_at*: since when it had waited; None of work that is resumed.
+    *due_at*: since when it had waited; None of work that is resumed. *breaker*: it is a first trial.
     """
 
     job: Job
@@ -41,6 +55,7 @@ class Claim:
     resume: bool = False
     truncated: int = 0
     due_at: datetime | None = None
+    breaker: BreakerChange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +83,16 @@ Decided = tuple[Ended, Job, Move]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What was written. Not *applied*: the lease was lost, nothing changed; *status* is the present one."""
+    """What was written. Not *applied*: the lease was lost, nothing changed; *status* is the present one.
+
+    *breaker*: what the call told of its provider, if that changed anything.
+    """
 
     job_id: str
     applied: bool
     move: Move | None = None
     status: Status | None = None
+    breaker: BreakerChange | None = None
 
 
 class Reception(StrEnum):

@@ -8,6 +8,7 @@ from aijobs.core.lifecycle import Abandoned, Move, Parked, Succeeded
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import Job, Status
 from aijobs.services.coordinator import Claim, Ended, Finished
+from aijobs.services.coordinator.values import BreakerChange
 from aijobs.services.worker.leases import Key
 from aijobs.services.worker.options import WorkerReport
 
@@ -32,6 +33,7 @@ class Tally:
         self._count["claimed"] += 1
         if self._log.wants(_E.JOB_CLAIMED):
             self._say(_E.JOB_CLAIMED, claim.job)
+        self._breaker(claim.job, claim.breaker)
 
     def lost(self, key: Key, why: str) -> None:
         """A lease was gone before its attempt ended."""
@@ -43,6 +45,7 @@ class Tally:
         if not finished.applied:
             self.lost((ended.job.id, ended.job.lock_token), "its end came too late")
             return
+        self._breaker(ended.job, finished.breaker)
         match finished.status:
             case Status.SUCCEEDED:
                 self._succeeded(ended)
@@ -55,6 +58,13 @@ class Tally:
                 self._say(_E.JOB_CANCELLED, ended.job)
             case _:
                 self._left_open(ended)
+
+    def _breaker(self, job: Job, change: BreakerChange | None) -> None:
+        """One line a change, at the worker whose call made it."""
+        if change is not None:
+            self._log.emit(
+                change.event, provider=change.provider, why=change.why, until=change.until, job=job.id
+            )
 
     def _succeeded(self, ended: Ended) -> None:
         self._count["succeeded"] += 1
