@@ -14,6 +14,7 @@ from aijobs.core.durations import format_duration
 from aijobs.core.errors import AijobsError
 from aijobs.core.settings import Kind, ProviderSettings, Settings
 from aijobs.providers.contract import Probed
+from aijobs.services.interventions import interventions
 from aijobs.services.refusals import refused_lately
 from aijobs.store import leases, locks, schema, workers
 from aijobs.store.condition import Condition, condition_of
@@ -255,6 +256,13 @@ def _silence(record: WorkerRecord, silent: timedelta) -> str:
     return f"{record.name} on {record.host} has been silent for {since}"
 
 
+def _interventions(patient: Patient) -> Iterator[Finding]:
+    """No fault; but whoever wonders why nothing runs looks here."""
+    if patient.store is not None and patient.settings is not None:
+        for name, evidence in interventions(patient.store, patient.settings):
+            yield Finding(check=name, ok=True, evidence=evidence)
+
+
 CHECKS = (
     _python,
     _versions,
@@ -267,5 +275,6 @@ CHECKS = (
     _listener,
     _webhooks,
     _workers,
+    _interventions,
 )
 """In the order they are told: what others build on comes first."""

@@ -14,7 +14,7 @@ from aijobs.core.wallclock import LATEST, ClockChange
 from aijobs.services.scheduler import rule_of
 from aijobs.store import history, schedules
 from aijobs.store.engine import Store
-from aijobs.store.schedules import Record
+from aijobs.store.schedules import Pause, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,15 @@ class Entry:
     record: Record | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """A schedule that fires nothing now, till *until* (None: till it is resumed), and whose doing that is."""
+
+    name: str
+    until: datetime | None
+    by: Pause | None
+
+
 class Timetable:
     """Looks up. *store* is asked for only by what needs it."""
 
@@ -57,6 +66,20 @@ class Timetable:
         """The next *count* fire times of one schedule, later than *after*. NotFound if there is none."""
         schedule = rule_of(name, self.settings.schedule(name)).schedule
         return [_fire(schedule, at) for at in islice(schedule.fires(after, LATEST), count)]
+
+    def paused(self, now: datetime) -> list[Paused]:
+        """The schedules that a person has paused, by name."""
+        with self._store().read() as tx:
+            ends = {
+                name: record.paused_until
+                for name, record in sorted(schedules.records(tx).items())
+                if name in self.settings.schedules and record.paused_until and record.paused_until > now
+            }
+            by = schedules.last_pauses(tx, ends) if ends else {}
+        return [
+            Paused(name=name, until=None if end == OPEN_END else end, by=by.get(name))
+            for name, end in ends.items()
+        ]
 
     def pause(self, name: str, *, actor: str, reason: str, lasting: timedelta | None) -> datetime:
         """Fire nothing for *lasting*, or until resumed; what falls due in it never fires. Returns its end."""

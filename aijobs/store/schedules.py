@@ -1,6 +1,7 @@
 """What is stored of the schedules: one row a name, moved only from the state it was read in."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,10 +10,11 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from aijobs.core.ticking import RETIRED, State
 from aijobs.store.dialect import PerDialect
-from aijobs.store.tables import jobs, schedules
+from aijobs.store.tables import events, jobs, schedules
 
 _s = schedules.c
 _j = jobs.c
+_e = events.c
 
 _STATES = select(_s.name, _s.fingerprint, _s.first_seen_at, _s.last_window, _s.paused_until)
 _LOCKED = _STATES.where(_s.name == bindparam("wanted")).with_for_update()
@@ -48,6 +50,11 @@ _PAUSE = (
     .where(_s.name == bindparam("wanted"))
     .values(paused_until=bindparam("until"), updated_at=bindparam("now"))
 )
+_LAST_PAUSES = (
+    select(_e.at, _e.actor, _e.reason, _e.detail)
+    .where(_e.job_id.is_(None), _e.kind == "schedule_paused")
+    .order_by(_e.at.desc(), _e.id.desc())
+)
 _LIVE = (
     select(_j.schedule)
     .where(_j.schedule.in_(bindparam("names", expanding=True)), _j.finished_at.is_(None))
@@ -63,6 +70,15 @@ class Record:
     last_tick_at: datetime | None
     skipped: int
     paused_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Who paused a schedule last, when and why."""
+
+    at: datetime
+    actor: str
+    reason: str | None
 
 
 def states(tx: Connection) -> dict[str, State]:
@@ -128,6 +144,18 @@ def retire(tx: Connection, name: str, state: State, now: datetime) -> bool:
 def pause(tx: Connection, name: str, until: datetime, now: datetime) -> bool:
     """Fire nothing until then; *now* as *until* ends a pause. False: no tick has seen the schedule yet."""
     return tx.execute(_PAUSE, {"wanted": name, "until": until, "now": now}).rowcount == 1
+
+
+def last_pauses(tx: Connection, names: Collection[str]) -> dict[str, Pause]:
+    """The last pause of each of *names* that is on record; what was long ago has been pruned."""
+    found: dict[str, Pause] = {}
+    for row in tx.execute(_LAST_PAUSES):
+        name = json.loads(row.detail)["schedule"]
+        if name in names:
+            found.setdefault(name, Pause(at=row.at, actor=row.actor, reason=row.reason))
+        if len(found) == len(names):
+            break
+    return found
 
 
 def live(tx: Connection, names: Iterable[str]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from aijobs.core.clock import Chance
 from aijobs.core.model import Status
@@ -18,6 +19,7 @@ from aijobs.services.doctor import Patient, _clock, _disk
 from aijobs.store import claims, workers
 from aijobs.store.condition import Condition
 from aijobs.store.engine import Store
+from aijobs.store.tables import events
 from tests.support.clock import ManualClock
 from tests.support.command_line import CommandLine
 from tests.support.jobs import claim_one, present
@@ -144,6 +146,55 @@ def test_a_worker_that_beats_is_alive_and_a_silent_one_is_told_of(
     assert "alive: w1 on h" in _checks(alive.json)["workers"]["evidence"]
     assert silent.code == 1
     assert "has been silent for 1h: its jobs wait for a worker" in silent.out
+
+
+def test_the_doctor_tells_what_people_hold_back_and_how_that_ends_and_calls_it_no_fault(
+    run_cli: CommandLine, tmp_path: Path
+) -> None:
+    daily = "{every: 1d, type: report}"
+    (tmp_path / "aijobs.yaml").write_text(
+        f"types: {{report: {{provider: simulator}}}}\nschedules: {{a: {daily}, b: {daily}, c: {daily}}}\n"
+    )
+    for line in (
+        ("schedule", "pause", "a", "--reason", "first", "--actor", "bo"),
+        ("schedule", "pause", "a", "--reason", "month end", "--actor", "ana"),
+        ("schedule", "pause", "b", "--for", "1h", "--reason", "tests"),
+        ("schedule", "pause", "c", "--reason", "over soon"),
+        ("schedule", "resume", "c", "--reason", "over"),
+        ("pause", "--below-priority", "5", "--for", "1h", "--reason", "busy", "--actor", "ana"),
+    ):
+        assert run_cli(*line).code == 0
+
+    result = run_cli("doctor", "--json")
+
+    told = {name: one["evidence"] for name, one in _checks(result.json).items()}
+    assert (result.code, result.json["ok"]) == (0, True)
+    since, end = (
+        "paused since 2026-01-01T00:00:00Z, by ana: month end",
+        "aijobs schedule resume a --reason '...'",
+    )
+    assert told["schedule a"] == f"{since}; `{end}` ends it"
+    assert "since 2026-01-01T00:00:00Z, until 2026-01-01T01:00:00Z, by" in told["schedule b"]
+    assert "schedule c" not in told
+    assert told["pause below-priority"].startswith("on 5 since 2026-01-01T00:00:00Z, until ")
+    assert told["pause below-priority"].endswith(
+        ", by ana: busy; `aijobs resume --below-priority --reason '...'` ends it"
+    )
+
+
+def test_a_pause_of_which_the_record_was_pruned_is_told_all_the_same(
+    run_cli: CommandLine, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "aijobs.yaml").write_text(
+        "types: {report: {provider: simulator}}\nschedules: {a: {every: 1d, type: report}}\n"
+    )
+    run_cli("schedule", "pause", "a", "--reason", "x")
+    with store.write() as tx:
+        tx.execute(delete(events))
+
+    told = _checks(run_cli("doctor", "--json").json)["schedule a"]
+
+    assert (told["ok"], told["evidence"].partition(";")[0]) == (True, "paused")
 
 
 def test_the_doctor_sees_that_somebody_keeps_others_from_writing(
