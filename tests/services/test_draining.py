@@ -1,4 +1,4 @@
-"""What a worker that drains waits for: said once in words, and again when it is something else."""
+"""What a worker that drains waits for: said in words, when it is something else, and every minute."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator
 from aijobs.services.provider_desk import ProviderDesk
 from aijobs.services.switching import Switching
-from aijobs.services.worker.draining import Draining, Wait
+from aijobs.services.worker.draining import Draining, Wait, Waiting
 from aijobs.store.engine import Store
 from tests.support.clock import START, ManualClock
 from tests.support.jobs import claim_some, fail, new_job, present, settings_of
@@ -107,6 +107,25 @@ def test_what_a_person_has_to_let_go_is_not_waited_for(keep: str, store: Store, 
         ProviderDesk(store, settings).hold("p", actor="t", reason="r", lasting=None)
 
     assert wait_of(store, settings) is None
+
+
+def test_what_is_waited_for_is_said_again_every_minute_with_the_words_of_then() -> None:
+    heard, clock = Heard(), ManualClock()
+    waiting = Waiting(clock=clock, log=heard)
+
+    def said_after(seconds: float, *words: str) -> list[object]:
+        clock.advance(seconds=seconds)
+        before = len(heard.fields_of(LogEvent.DRAIN_WAITS))
+        for one in words:
+            waiting.look(Wait(cause="retries", words=one))
+        return [fields["why"] for fields in heard.fields_of(LogEvent.DRAIN_WAITS)[before:]]
+
+    assert said_after(0, "one", "two", "three") == ["two"]
+    assert said_after(59.9, "four") == []
+    assert said_after(0.1, "five", "six") == ["five"]
+    waiting.look(None)  # claims had come back with jobs in between
+    assert said_after(60, "seven", "eight") == ["eight"]
+    assert said_after(30, "nine") == []
 
 
 class Looking(Coordinator):

@@ -3,15 +3,20 @@ delay. Until then, what it waits for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from aijobs.core.clock import Clock
 from aijobs.core.diagnosis.steps import instant, not_called
+from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.settings import Settings
 from aijobs.core.switches import Pauses, SwitchKind, types_of
 from aijobs.services.provider_desk import ProviderDesk
 from aijobs.services.statistics import provider_seen
 from aijobs.store import leases, provider_states, switches
 from aijobs.store.engine import Store, Tx
+
+SAY_EVERY = timedelta(seconds=60)
+"""So often a worker says what it waits for, while that stays the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,30 @@ class Draining:
 
     def _provider(self, name: str, *, fallback: bool) -> str:
         return self._settings.types[name].route(fallback=fallback)[0]
+
+
+class Waiting:
+    """Tells the log what a drain waits for: when it is something else, and every minute while it goes on."""
+
+    def __init__(self, *, clock: Clock, log: Log) -> None:
+        self._clock = clock
+        self._log = log
+        self._seen: str | None = None
+        self._said: str | None = None
+        self._said_at = 0.0
+
+    def look(self, wait: Wait | None) -> None:
+        """Take what a claim that came back empty has found.
+
+        Only what two looks in a row have seen is told: something may have let go since the claim.
+        """
+        seen, self._seen = self._seen, wait.cause if wait else None
+        if wait is None or wait.cause != seen:
+            return
+        now = self._clock.monotonic()
+        if wait.cause != self._said or now - self._said_at >= SAY_EVERY.total_seconds():
+            self._said, self._said_at = wait.cause, now
+            self._log.emit(LogEvent.DRAIN_WAITS, why=wait.words, until=wait.until)
 
 
 def _all_paused(settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from aijobs.core.model import Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Ended, Finished
 from aijobs.services.worker.attempt import Attempt, Stop, handed_back
 from aijobs.services.worker.attempts import Attempts
-from aijobs.services.worker.draining import Wait
+from aijobs.services.worker.draining import Waiting
 from aijobs.services.worker.errands import Answer, Errand, Errands
 from aijobs.services.worker.gate import StoreGate
 from aijobs.services.worker.ids import client_request_id
@@ -69,8 +69,7 @@ class Shift:
         self._urgent = False
         self._retried = False
         self._started = 0
-        self._last_wait: Wait | None = None
-        self._waits_for: str | None = None
+        self._waiting = Waiting(clock=clock, log=log)
         self._hungry = True
         self._closing = False
         self._outgrown: SchemaMismatch | None = None
@@ -254,7 +253,7 @@ class Shift:
         if answer.drained:
             self._closing = True
         if errand.drain and errand.claim is not None:
-            self._tell_wait(answer.wait)
+            self._waiting.look(answer.wait)
         if answer.outgrown is not None:
             self._leave_to_newer_ones(answer.outgrown)
 
@@ -309,16 +308,6 @@ class Shift:
             self._log.emit(LogEvent.LEASES_RESCUED, count=answer.rescued.repaired, ids=answer.rescued.ids)
         if answer.expired.repaired:
             self._log.emit(LogEvent.JOBS_EXPIRED, count=answer.expired.repaired, ids=answer.expired.ids)
-
-    def _tell_wait(self, wait: Wait | None) -> None:
-        """What a drain waits for: once, and again when it waits for something else.
-
-        Only what two looks in a row have seen: something may have let go since the claim came back empty.
-        """
-        last, self._last_wait = self._last_wait, wait
-        if wait and last and wait.cause == last.cause and wait.cause != self._waits_for:
-            self._waits_for = wait.cause
-            self._log.emit(LogEvent.DRAIN_WAITS, why=wait.words, until=wait.until)
 
     # --- Attempts ---
 
