@@ -27,7 +27,9 @@ NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of a hold that only a person ends."""
 
 OPENED = "breaker opened: "
-"""How the words begin that say why a breaker opened."""
+CLOSED = "breaker closed: "
+RESET = "reset"
+"""How the words begin that say why a breaker opened, and why it is as if it never had."""
 
 COUNTED = frozenset({_E.UNAVAILABLE, _E.NETWORK, _E.NETWORK_TIMEOUT})
 """Failures that are evidence against the provider. A timeout is: a provider that hangs is down."""
@@ -288,7 +290,7 @@ def _climb(health: Health, rules: Rules, now: datetime) -> Change:
     if step < len(rules.ramp):
         return Change(health=replace(health, ramp_step=step, successes=0))
     health = replace(health, breaker=Breaker.CLOSED.value, breaker_since=now, ramp_step=0, successes=0)
-    return Change(health=health, reasons=("breaker closed: the slow start is over",))
+    return Change(health=health, reasons=(f"{CLOSED}the slow start is over",))
 
 
 def _named(failure: Failure) -> str:
@@ -330,7 +332,7 @@ def reset(health: Health, now: datetime) -> Change:
     """A person says that the provider is well: nothing is remembered against it."""
     if health == HEALTHY:
         return Change(health=health)
-    return Change(health=Health(breaker_since=now), reasons=("reset",))
+    return Change(health=Health(breaker_since=now), reasons=(RESET,))
 
 
 def _hold_for(health: Health, rules: Rules, now: datetime, failure: Failure) -> Change:

@@ -1,11 +1,11 @@
 """What an operator sees of the providers, and does about them; every change is written down."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 
 from aijobs.core import breaker
-from aijobs.core.breaker import OPENED, Change, Rules
+from aijobs.core.breaker import Change, Rules
 from aijobs.core.errors import UsageError
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.gates import Gate, Gates, health_of, tell
@@ -66,10 +66,7 @@ class ProviderDesk:
         trials = provider_states.trials_out(tx, now)
         calls = provider_states.calls_since(tx, now - self.settings.retry.budget.window)
         found = [self._standing(state, flying, trials, calls, now) for _, state in sorted(states.items())]
-        if all(one.state.breaker == breaker.Breaker.CLOSED for one in found):
-            return found
-        said = provider_states.said_lately(tx)
-        return [replace(one, opened_because=_opened_because(one, said)) for one in found]
+        return [replace(one, opened_because=_why_opened(tx, states[one.state.name])) for one in found]
 
     def one(self, name: str) -> Standing:
         """One provider. Raises NotFound."""
@@ -120,9 +117,8 @@ class ProviderDesk:
         )
 
 
-def _opened_because(one: Standing, said: Sequence[tuple[str, str]]) -> str | None:
-    """What was said when its breaker opened last; None when that is closed, or it was too long ago."""
-    if one.state.breaker == breaker.Breaker.CLOSED:
+def _why_opened(tx: Tx, state: ProviderState) -> str | None:
+    """What was said when its breaker opened last; its row has the instant. None when it is closed."""
+    if state.breaker == breaker.Breaker.CLOSED or state.breaker_since is None:
         return None
-    openings = (what for name, what in reversed(said) if name == one.state.name)
-    return next((what.removeprefix(OPENED) for what in openings if what.startswith(OPENED)), None)
+    return provider_states.why_opened(tx, state.name, state.breaker_since)

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Text, bindparam, delete, func, or_, select, update
 
-from aijobs.core.breaker import Health
+from aijobs.core.breaker import CLOSED, OPENED, RESET, Health
 from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import events, provider_calls, provider_trials, providers
 
@@ -66,12 +66,24 @@ _COUNT = PerDialect(
     )
 )
 _LATEST = 2000
-"""So many of the newest events are looked through for those of providers, which no index has alone."""
+"""So many events of no job are looked through at most; those of providers have no index of their own."""
 _e = events.c
-_SAID = (
-    select(_e.detail)
-    .where(_e.id > select(func.max(_e.id)).scalar_subquery() - _LATEST, _e.kind == "provider")
-    .order_by(_e.id)
+_before = (
+    select(_e.at, _e.kind, _e.detail)
+    .where(_e.job_id.is_(None), _e.at <= bindparam("until"))
+    .order_by(_e.at.desc())
+    .limit(_LATEST)
+    .subquery()
+)
+_heads = {word: bindparam(f"head_{n}", type_=Text) for n, word in enumerate((OPENED, CLOSED, RESET))}
+_LAST_TURN = (
+    select(_before.c.detail)
+    .where(
+        _before.c.kind == "provider",
+        or_(*(func.substr(_before.c.detail, 1, func.length(head)) == head for head in _heads.values())),
+    )
+    .order_by(_before.c.at.desc())
+    .limit(1)
 )
 _CALLS = (
     select(_k.provider, func.sum(_k.first_calls), func.sum(_k.retries))
@@ -139,10 +151,19 @@ def calls_since(tx: Connection, since: datetime) -> dict[str, tuple[int, int]]:
     return {name: (int(first), int(retries)) for name, first, retries in rows}
 
 
-def said_lately(tx: Connection) -> list[tuple[str, str]]:
-    """What happened to providers lately, as (name, words), the latest last."""
-    told = (json.loads(detail) for detail in tx.execute(_SAID).scalars())
-    return [(str(one["provider"]), str(one["what"])) for one in told]
+def why_opened(tx: Connection, name: str, until: datetime) -> str | None:
+    """What the breaker of *name* opened for last, *until* then; None when it was closed since, or that is no
+    longer on record. With *until* the moment at which it opened, that is the first row that is read.
+    """
+    heads = {head.key: _head(name, word) for word, head in _heads.items()}
+    detail = tx.execute(_LAST_TURN, {"until": until, **heads}).scalar()
+    what = str(json.loads(detail)["what"]) if detail else ""
+    return what.removeprefix(OPENED) if what.startswith(OPENED) else None
+
+
+def _head(name: str, word: str) -> str:
+    """How the detail of an event begins that says of *name* what begins with *word*."""
+    return json.dumps({"provider": name, "what": word}, ensure_ascii=False).removesuffix('"}')
 
 
 def _found(tx: Connection, query: Any, names: Iterable[str]) -> dict[str, ProviderState]:

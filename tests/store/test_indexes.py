@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
-from aijobs.store import claims, jobs, moves, retention
+from aijobs.store import claims, jobs, moves, provider_states, retention
 from aijobs.store.engine import open_store
 from tests.support.clock import START
 
@@ -30,6 +30,7 @@ LOOKS: dict[str, tuple[str, Callable[[Connection], Any]]] = {
         lambda tx: retention.drop_notifications(tx, START, 9),
     ),
     "old events of no job": ("ix_events_of_none", lambda tx: retention.drop_events(tx, START, 9)),
+    "why a breaker opened": ("ix_events_of_none", lambda tx: provider_states.why_opened(tx, "p", START)),
     "old usage": ("sqlite_autoindex_usage_days_1", lambda tx: retention.drop_usage(tx, START, 9)),
     "inputs by id": ("sqlite_autoindex_job_inputs_1", lambda tx: jobs.payloads_of(tx, ["a", "b"])),
 }
