@@ -2,34 +2,31 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from aijobs.store import jobs
 from aijobs.store.engine import open_store
-from tests.support.command_line import CommandLine, command
+from tests.support.command_line import CommandLine
+from tests.support.forked import Forked, run_aijobs
 
 pytestmark = pytest.mark.e2e
 
 
-def _start(line: CommandLine, *args: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        command(*args), env=line.process_environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )  # fmt: skip
+def _start(line: CommandLine, folder: Path, *args: str) -> Forked:
+    return Forked(run_aijobs, *args, environ=line.process_environ(), folder=folder)
 
 
-def test_fifty_processes_with_one_key_make_one_job(run_fresh: CommandLine) -> None:
+def test_fifty_processes_with_one_key_make_one_job(run_fresh: CommandLine, tmp_path: Path) -> None:
     args = ("enqueue", "demo", "--key", "order-7781", "--input", '{"n":1}', "--json")
 
-    processes = [_start(run_fresh, *args) for _ in range(50)]
-    ended = [(process, *process.communicate()) for process in processes]
+    processes = [_start(run_fresh, tmp_path, *args) for _ in range(50)]
+    ended = [process.ended() for process in processes]
 
-    said = [(process.returncode, err.decode()) for process, _, err in ended]
+    said = [(one.code, one.err) for one in ended]
     assert [code for code, _ in said] == [0] * 50, said
-    answers = [json.loads(out) for _, out, _ in ended]
+    answers = [one.json for one in ended]
     assert len({answer["id"] for answer in answers}) == 1
     assert sum(answer["duplicate"] for answer in answers) == 49
     assert sum("created the job store" in err for _, err in said) == 1
@@ -43,17 +40,13 @@ def test_a_killed_enqueue_leaves_a_whole_job_or_nothing(run_fresh: CommandLine, 
     for first in range(0, len(keys), 4):
         group = [
             (
-                _start(run_fresh, "enqueue", "demo", "--key", key, "--input", '{"n":1}'),
-                chance.uniform(0.1, 0.9),
+                _start(run_fresh, tmp_path, "enqueue", "demo", "--key", key, "--input", '{"n":1}'),
+                chance.uniform(0, 0.15),
             )
             for key in keys[first : first + 4]
         ]
         for process, moment in sorted(group, key=lambda pair: pair[1]):
-            try:
-                process.communicate(timeout=moment)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
+            process.kill(after=moment)
 
     assert run_fresh.database is not None
     store = open_store(run_fresh.database)
@@ -79,12 +72,7 @@ def test_a_killed_import_leaves_all_of_its_jobs_or_none(run_fresh: CommandLine, 
     chance = random.Random(8)
     seen: set[int] = set()
     for _ in range(6):
-        process = _start(run_fresh, "enqueue", "--jsonl", str(file))
-        try:
-            process.communicate(timeout=chance.uniform(0.4, 1.5))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        _start(run_fresh, tmp_path, "enqueue", "--jsonl", str(file)).kill(after=chance.uniform(0, 0.9))
         seen.add(len(run_fresh("inspect", "--limit", "3000", "--json").json["jobs"]))
 
     assert seen <= {0, 2000}

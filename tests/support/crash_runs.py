@@ -1,6 +1,5 @@
 """Cutting a scenario off at one point, and at every point, and what came of it."""
 
-import multiprocessing
 import shutil
 import signal
 import tempfile
@@ -19,6 +18,7 @@ from tests.support.clock import START, ManualClock
 from tests.support.crash_scenarios import SCENARIOS, Scenario
 from tests.support.crash_world import Process, World, heal
 from tests.support.emptying import empty
+from tests.support.forked import fork_context
 from tests.support.fuse import Blow, Fuse, Killed
 
 MOST_POINTS = 500
@@ -196,11 +196,9 @@ def _cut_off(world: World, scenario: Scenario, fuse: Fuse) -> str | None:
 
 def _killed_for_good(world: World, scenario: Scenario, fuse: Fuse) -> str | None:
     """A process of its own, killed by the kernel."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.crash_runs"])
     there = (world.store.url, str(world.folder), world.clock.now(), scenario.name, fuse.at)
     world.store.close()
-    child = context.Process(target=_child, args=there, daemon=True)
+    child = fork_context().Process(target=_child, args=there, daemon=True)
     child.start()
     child.join(60)
     world.look_at_the_clock()

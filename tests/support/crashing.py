@@ -1,4 +1,4 @@
-"""`python -m tests.support.crashing ARGS...`: aijobs, killed for good at the point that CRASH_POINT names.
+"""`aijobs ARGS...` in a process of its own, killed for good at a point that has a name.
 
     before_call   the claim is committed, nothing was sent
     after_call    the provider has answered, nothing is saved
@@ -8,7 +8,7 @@
     in_final      the result is written and not committed
     after_final   the result is committed, the worker does not know yet
 
-Without CRASH_POINT it only hurries: orphans are looked for every few tenths of a second.
+Without a point it only hurries: orphans are looked for every few tenths of a second.
 """
 
 import os
@@ -23,8 +23,7 @@ from aijobs.services import orphans
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.coordinator.finishing import Finishing
 from aijobs.services.worker import finder
-
-POINT = os.environ.get("CRASH_POINT", "")
+from tests.support.forked import run_aijobs
 
 
 def die() -> None:
@@ -94,11 +93,11 @@ POINTS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "after_final": (Coordinator, "finish", after_commit(Succeeded)),
 }
 
-if __name__ == "__main__":
+
+def run_until(point: str, *words: str) -> None:
+    """`aijobs WORDS...` to the end of this process, which is at *point* at the latest."""
     orphans.PATIENCE = timedelta(seconds=0.5)
     finder.EVERY_SECONDS = 0.2
-    if POINT:
-        around(*POINTS[POINT])
-    from aijobs.cli.main import main
-
-    main()
+    if point:
+        around(*POINTS[point])
+    run_aijobs(*words)

@@ -1,9 +1,6 @@
 """Background jobs on a simulator, a server that takes its webhooks, and workers that may die."""
 
 import contextlib
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,9 @@ from aijobs.http.simulator import TEST_SECRET, RunningSimulator, start_in_thread
 from aijobs.services.coordinator import Coordinator
 from aijobs.store import jobs
 from aijobs.store.engine import Store, open_store
-from tests.support.command_line import ROOT, CommandLine
+from tests.support.command_line import CommandLine
+from tests.support.crashing import run_until
+from tests.support.forked import Forked
 from tests.support.jobs import new_job
 from tests.support.serving import serving
 
@@ -54,29 +53,17 @@ class Fleet:
         self.store: Store = open_store(database, create=True)
         self.settings = load(self.config, environ={}, database=database)
         self.coordinator = Coordinator(self.store, self.settings, chance=system_chance())
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Forked] = []
 
     def enqueue(self, count: int = 1) -> list[str]:
         new = [new_job({"n": n}, type="work") for n in range(count)]
         return [one.job.id for one in self.coordinator.enqueue_many(new, actor="test")]  # type: ignore[union-attr]
 
-    def worker(self, *args: str, crash: str = "") -> subprocess.Popen[bytes]:
+    def worker(self, *args: str, crash: str = "") -> Forked:
         """A worker that hurries; with *crash*, until it dies there."""
-        words = [
-            sys.executable,
-            "-m",
-            "tests.support.crashing",
-            "--config",
-            str(self.config),
-            "worker",
-            *args,
-        ]
-        environ = self.cli.process_environ({"CRASH_POINT": crash})
-        with (self.config.parent / "workers.log").open("ab") as said:
-            process = subprocess.Popen(
-            words, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=said,
-        )  # fmt: skip
+        words = ("--config", str(self.config), "worker", *args)
+        environ = self.cli.process_environ()
+        process = Forked(run_until, crash, *words, environ=environ, folder=self.config.parent)
         self._started.append(process)
         return process
 
@@ -105,7 +92,6 @@ class Fleet:
     def close(self) -> None:
         for process in self._started:
             process.kill()
-            process.wait()
         self.store.close()
 
 
@@ -122,5 +108,4 @@ def fleet(
             simulator.set_webhook(f"{served.url}/webhooks/sim")
         yield one
         for process in one._started:  # before the simulator goes away
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, 9)
+            process.kill()

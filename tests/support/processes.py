@@ -22,7 +22,8 @@ from aijobs.services.coordinator import Coordinator
 from aijobs.services.sweeper import Sweeper
 from aijobs.store import jobs
 from aijobs.store.engine import Store, open_store
-from tests.support.command_line import CommandLine, Result, command
+from tests.support.command_line import CommandLine, Result
+from tests.support.forked import Forked, run_aijobs
 from tests.support.jobs import new_job
 from tests.support.wait import eventually
 
@@ -106,9 +107,9 @@ retry:
 
 @dataclass(slots=True)
 class Process:
-    """One `aijobs worker`."""
+    """One program that runs in a site."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Forked
 
     @property
     def pid(self) -> int:
@@ -128,6 +129,8 @@ class Process:
 
     def ended(self, timeout: float = 20) -> Result:
         """Wait for its end; what it said."""
+        if isinstance(self.process, Forked):
+            return self.process.ended(timeout)
         out, err = self.process.communicate(timeout=timeout)
         return Result(self.process.returncode, out, err)
 
@@ -149,7 +152,7 @@ class Site:
 
     def aijobs(self, *args: str) -> Result:
         """Run one command to its end."""
-        return self.worker_of(command("--config", str(self.folder / "aijobs.yaml"), *args)).ended(60)
+        return self._forked(*args).ended(60)
 
     def enqueue(self, type_name: str, n: int = 0, **changes: Any) -> str:
         """The id of a new job."""
@@ -167,8 +170,13 @@ class Site:
 
     def worker(self, *args: str) -> Process:
         """Start a worker."""
-        config = str(self.folder / "aijobs.yaml")
-        return self.worker_of(command("--config", config, "worker", "--json", *args))
+        return self._forked("worker", "--json", *args)
+
+    def _forked(self, *args: str) -> Process:
+        words = ("--config", str(self.folder / "aijobs.yaml"), *args)
+        environ = self.cli.process_environ()
+        self._started.append(Process(Forked(run_aijobs, *words, environ=environ, folder=self.folder)))
+        return self._started[-1]
 
     def worker_of(self, words: list[str]) -> Process:
         """Start the program *words* here; it is killed at the end of the test at the latest."""
@@ -236,7 +244,7 @@ class Site:
         for one in self._started:
             if one.process.poll() is None:
                 one.process.kill()
-                one.process.communicate()
+                one.ended()
         self.store.close()
 
 
