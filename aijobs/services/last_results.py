@@ -12,9 +12,10 @@ from typing import Any
 
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import Conflict, NotFound
-from aijobs.core.model import Job
+from aijobs.core.model import Job, Status
 from aijobs.core.settings import Settings
 from aijobs.core.switches import SwitchKind, types_of
+from aijobs.services.waiting import find
 from aijobs.store import last_results, switches
 from aijobs.store.engine import Store
 
@@ -57,9 +58,9 @@ class LastResults:
         found = self._look(type_name, user)
         whose = f"of type {type_name} for {user or 'nobody in particular'}"
         if found is None:
-            raise NotFound(
-                f"no result {whose}", hint="nothing has succeeded yet, or retention has dropped it"
-            )
+            ask = "" if user else "--user says whose it is; "
+            hint = f"{ask}nothing has succeeded yet, or retention has dropped it"
+            raise NotFound(f"no result {whose}", hint=hint)
         if not found.stale:
             return found
         if not stale_ok:
@@ -74,6 +75,20 @@ class LastResults:
                 f"{format_duration(rules.max_age)} is allowed"
             )
         return found
+
+    def of_job(self, job_id: str) -> tuple[Job, LastResult]:
+        """The result of that one job, however old it is: whoever names a job means it.
+
+        Raises NotFound: there is no such job, or it has no result.
+        """
+        job = find(self.store, job_id)
+        with self.store.read() as tx:
+            success = last_results.success_of(tx, job_id)
+            newest = last_results.newest(tx, job.type, job.user)
+        if success is None:
+            why = "retention has dropped it" if job.status is Status.SUCCEEDED else f"it is {job.status}"
+            raise NotFound(f"job {job_id} has no result: {why}", hint=f"`aijobs diagnose {job_id}` says more")
+        return job, self._aged(success, newest)
 
     def stand_in(self, job: Job) -> LastResult | None:
         """What may stand in for the result that *job* does not have yet, while the type's switch is on."""
@@ -104,8 +119,9 @@ class LastResults:
             newest = last_results.newest(tx, type_name, user)
             current = last_results.success_of(tx, newest) if newest else None
             found = current or last_results.last_success(tx, type_name, user)
-        if found is None:
-            return None
+        return None if found is None else self._aged(found, newest)
+
+    def _aged(self, found: last_results.Success, newest: str | None) -> LastResult:
         age = max(self.store.clock.now() - found.finished_at, timedelta(0))
         return LastResult(
             job_id=found.job_id, result=found.result, finished_at=found.finished_at, age=age,

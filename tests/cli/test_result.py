@@ -61,6 +61,54 @@ def test_the_last_result_is_printed_with_its_age(
     assert "90 s old" in cli("result", "--type", "t", "--user", "ana").err
 
 
+def test_the_result_of_a_job_is_printed_by_its_id_however_many_came_after_it(
+    cli: CommandLine, coordinator: Coordinator, clock: ManualClock
+) -> None:
+    job_id = done(coordinator, '"old"', kind="strict")
+    clock.advance(seconds=5)
+    done(coordinator, '"new"', kind="strict")
+
+    words, told = cli("result", job_id), cli("result", job_id, "--json")
+
+    assert (words.code, words.out, words.err) == (0, '"old"\n', f"from job {job_id}, 5 s old\n")
+    assert told.json == {
+        "type": "strict", "user": "ana", "job_id": job_id, "finished_at": "2026-01-01T00:00:00Z",
+        "age_seconds": 5.0, "stale": True, "result": "old",
+    }  # fmt: skip
+
+
+def test_a_job_without_a_result_says_why_and_one_that_is_not_there_says_so(
+    cli: CommandLine, coordinator: Coordinator
+) -> None:
+    waits = coordinator.enqueue(new_job(user="ana"), actor="t").job.id
+
+    none, unknown = cli("result", waits), cli("result", waits[:8])
+
+    assert (none.code, unknown.code) == (3, 3)
+    assert none.err == (
+        f"error: job {waits} has no result: it is pending\nhint: `aijobs diagnose {waits}` says more\n"
+    )
+    assert f"no job {waits[:8]}" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "aijobs result JOB, or aijobs result --type TYPE --user USER"),
+        (("JOB", "--type", "t"), "--type does not go with a job's id"),
+        (("JOB", "--user", "ana"), "--user does not go with a job's id"),
+        (("JOB", "--stale-ok"), "--stale-ok does not go with a job's id"),
+    ],
+)
+def test_a_job_is_named_or_the_last_of_a_type_is_asked_for(
+    arguments: tuple[str, ...], said: str, cli: CommandLine
+) -> None:
+    result = cli("result", *arguments)
+
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+
+
 def test_the_result_of_the_newest_job_is_the_last_although_an_older_one_finished_after_it(
     cli: CommandLine, coordinator: Coordinator, clock: ManualClock
 ) -> None:
