@@ -13,7 +13,7 @@ from aijobs.cli.plain import cell
 from aijobs.cli.printer import Printer
 from aijobs.cli.words import past
 from aijobs.core.errors import UsageError
-from aijobs.core.overview import Overview, ProviderSeen, age
+from aijobs.core.overview import Overview, ProviderSeen, WorkerSeen, age
 from aijobs.core.switches import scope_name
 
 
@@ -154,10 +154,14 @@ def worker_rows(seen: Overview) -> list[tuple[object, ...]]:
     return [
         (
             one.name, one.host, one.state, one.concurrency,
-            "all" if one.types is None else ", ".join(one.types), age(seen.now, one.heartbeat_at),
+            _types(one, seen), age(seen.now, one.heartbeat_at),
         )
         for one in seen.alive
     ]  # fmt: skip
+
+
+def _types(one: WorkerSeen, seen: Overview) -> str:
+    return "all" if one.types is None or seen.loads.keys() <= set(one.types) else ", ".join(one.types)
 
 
 def hour_fields(seen: Overview) -> list[tuple[str, object]]:

@@ -25,7 +25,7 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """One worker. *types* None means that it takes every type."""
+    """One worker. *types* None means that it takes every type, whichever there are."""
 
     name: str
     host: str
@@ -48,6 +48,7 @@ _REGISTER = PerDialect(
 _MINE = _c.name == bindparam("worker")
 _BEAT = update(workers).where(_MINE, _c.state != WorkerState.STOPPED).values(heartbeat_at=bindparam("now"))
 _SET_STATE = update(workers).where(_MINE).values(state=bindparam("to"), heartbeat_at=bindparam("now"))
+_CONFIGURE = update(workers).where(_MINE).values(concurrency=bindparam("calls"), types=bindparam("taken"))
 _LIST = select(workers).order_by(_c.started_at, _c.name)
 _FORGET = delete(workers).where(_c.heartbeat_at < bindparam("before"))
 
@@ -66,10 +67,16 @@ def register(
     """Note that worker *name* runs from *now* on; a worker that had the name before is replaced."""
     row = {
         "name": name, "host": host, "pid": pid, "version": version, "concurrency": concurrency,
-        "types": None if types is None else json.dumps(list(types), ensure_ascii=False),
-        "state": WorkerState.RUNNING, "started_at": now, "heartbeat_at": now,
+        "types": _types(types), "state": WorkerState.RUNNING, "started_at": now,
+        "heartbeat_at": now,
     }  # fmt: skip
     tx.execute(_REGISTER[tx.dialect.name], row)
+
+
+def configure(tx: Connection, name: str, *, concurrency: int, types: Sequence[str] | None) -> bool:
+    """Note what the worker goes on with; False when it is not in the register."""
+    values = {"worker": name, "calls": concurrency, "taken": _types(types)}
+    return tx.execute(_CONFIGURE, values).rowcount == 1
 
 
 def heartbeat(tx: Connection, name: str, *, now: datetime) -> bool:
@@ -90,6 +97,10 @@ def listed(tx: Connection) -> list[WorkerRecord]:
 def forget(tx: Connection, *, before: datetime) -> int:
     """Remove the workers last heard of before *before*, and tell how many they were."""
     return tx.execute(_FORGET, {"before": before}).rowcount
+
+
+def _types(types: Sequence[str] | None) -> str | None:
+    return None if types is None else json.dumps(list(types), ensure_ascii=False)
 
 
 def _record(row: dict[str, object]) -> WorkerRecord:

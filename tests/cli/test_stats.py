@@ -8,6 +8,7 @@ from aijobs.core.clock import seeded_chance
 from aijobs.core.lifecycle import Succeeded
 from aijobs.core.model import CallFacts, ErrorClass, Usage
 from aijobs.services.coordinator import Coordinator
+from aijobs.store import workers
 from tests.support.jobs import claim_one, ended, fail, new_job, settings_of
 
 CONFIG = """
@@ -50,6 +51,22 @@ def test_what_waits_and_what_the_last_hour_brought_is_shown(run, coordinator, cl
     assert shown["dead_letters"] == [{"type": "t", "error_class": "invalid_request", "open": 1}]
     assert shown["oldest_dead_letter_seconds"] == 90
     assert shown["workers"] == []
+
+
+def test_a_worker_that_takes_every_type_there_is_shows_so(run, store, clock):
+    about = {"host": "h", "pid": 1, "version": "1", "concurrency": 3, "now": clock.now()}
+    with store.write() as tx:
+        workers.register(tx, name="w-all", types=["demo", "t", "gone"], **about)
+        workers.register(tx, name="w-some", types=["t", "gone"], **about)
+
+    lines = run("stats").out.splitlines()
+
+    rows = [line.split() for line in lines if line.startswith("w-")]
+    assert [" ".join(row[4:-1]) for row in rows] == ["all", "t, gone"]
+    assert [one["types"] for one in run("stats", "--json").json["workers"]] == [
+        ["demo", "t", "gone"],
+        ["t", "gone"],
+    ]
 
 
 def test_the_table_says_the_same(run, coordinator, clock):

@@ -14,7 +14,9 @@ from aijobs.core.settings import Settings
 from aijobs.core.settings.changes import changed
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.worker import WorkerOptions, reloading
+from aijobs.store import workers
 from aijobs.store.engine import Store
 from tests.support.jobs import new_job, settings_of
 from tests.support.kept import last_events
@@ -167,6 +169,42 @@ def test_the_number_of_calls_at_once_follows_the_configuration_and_the_lease_sta
     assert kept == lease
     (said,) = log.fields_of(LogEvent.CONFIG_RELOADED)
     assert said["note"] == "; at the next start: worker.lease"
+
+
+def test_a_type_that_was_taken_away_is_served_by_nobody_whoever_still_has_it(
+    store: Store, chance: Chance
+) -> None:
+    both = {"t": {"provider": "p"}, "u": {"provider": "p"}}
+    before = settings_of(types=both, worker={"concurrency": 2})
+    file, log = File(before), Heard()
+
+    def registered() -> tuple[tuple[str, ...] | None, int]:
+        with store.read() as tx:
+            (record,) = workers.listed(tx)
+        return record.types, record.concurrency
+
+    one = make_worker(
+        store,
+        settings=before,
+        log=log,
+        concurrency=2,
+        source=file.read,
+        options_of=WorkerOptions.from_settings,
+    )
+    one.thread.start()
+    eventually(lambda: log.fields_of(LogEvent.WORKER_STARTED))
+    at_first = registered()
+    file.settings = settings_of(worker={"concurrency": 7})
+    one.worker.reload()
+    eventually(lambda: log.fields_of(LogEvent.CONFIG_RELOADED))
+    job = Coordinator(store, before, chance=chance).enqueue(new_job(type="u"), actor="test").job
+    found = Diagnosing(store, before).job(job.id)
+    afterwards = registered()
+    one.worker.stop()
+    one.ended()
+
+    assert (at_first, afterwards) == ((("demo", "t", "u"), 2), (("demo", "t"), 7))
+    assert "no live worker serves type u" in found.summary
 
 
 def test_who_asks_is_answered_even_when_nothing_has_changed(store: Store) -> None:

@@ -39,6 +39,19 @@ def test_a_worker_for_every_type_is_told_from_one_for_none(store: Store) -> None
     assert {w.name: w.types for w in listed(store)} == {"all": None, "none": ()}
 
 
+def test_a_worker_that_goes_on_otherwise_is_listed_with_what_it_takes_now(
+    store: Store, clock: ManualClock
+) -> None:
+    register(store, types=("t", "u"))
+    register(store, "w2")
+
+    with store.write() as tx:
+        answers = [workers.configure(tx, name, concurrency=9, types=("t",)) for name in ("w1", "w3")]
+
+    assert answers == [True, False]
+    assert {w.name: (w.concurrency, w.types) for w in listed(store)} == {"w1": (9, ("t",)), "w2": (4, None)}
+
+
 def test_the_worker_that_runs_longest_is_listed_first(store: Store, clock: ManualClock) -> None:
     register(store, "z")
     clock.advance(seconds=1)

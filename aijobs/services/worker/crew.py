@@ -88,7 +88,7 @@ class Crew:
         )  # fmt: skip
         self._finder = Finder(coordinator, providers, lane=self._lane, log=log)
         self._messenger = Messenger(Notifier(store, settings, chance=chance, log=log), died=self.keeper_died)
-        types = _types(settings, options)
+        self._types = types = _types(settings, options)
         draining = Draining(store, settings, types)
         self._errands = Errands(
             coordinator, self.keeper, draining, worker=name, repaired=options.types, log=log
@@ -146,9 +146,9 @@ class Crew:
         has changed.
         """
         types = _types(settings, options)
-        await self._lane.run(partial(self._note_reload, changed, why))
+        await self._lane.run(partial(self._note_reload, options, types, changed, why))
         await self._lane.run(partial(self._coordinator.configure, settings))
-        self._options = options
+        self._options, self._types = options, types
         self._errands.draining = Draining(self._store, settings, types)
         self._limits.configure(settings)
         self._providers.configure(settings)
@@ -205,20 +205,23 @@ class Crew:
         with self._store.write() as tx:
             workers.register(
                 tx, name=self._name, host=socket.gethostname(), pid=os.getpid(), version=__version__,
-                concurrency=self._options.concurrency, types=self._options.types, now=self._clock.now(),
+                concurrency=self._options.concurrency, types=self._types, now=self._clock.now(),
             )  # fmt: skip
 
     def _beat(self, now: datetime) -> None:
         with self._store.write() as tx:
             workers.heartbeat(tx, self._name, now=now)
 
-    def _note_reload(self, changed: Sequence[str], why: str) -> None:
+    def _note_reload(
+        self, options: WorkerOptions, types: Sequence[str], changed: Sequence[str], why: str
+    ) -> None:
         event = Event(
             kind="config_reload", actor=self._name, at=self._clock.now(), reason=why,
             detail={"changed": list(changed)},
         )  # fmt: skip
         with self._store.write() as tx:
             history.add_events(tx, [event])
+            workers.configure(tx, self._name, concurrency=options.concurrency, types=types)
 
     def _note_state(self, state: str) -> None:
         with contextlib.suppress(StoreError), self._store.write() as tx:
