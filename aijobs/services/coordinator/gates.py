@@ -142,13 +142,13 @@ class Gates:
         turning = [job for job in claimed if gates.get(job.provider or "", OPEN).turns]
         firsts = {job.provider or "": job.id for job in reversed(turning)}
         states = provider_states.locked(tx, firsts, now) if firsts else {}
-        for state in states.values():
+        changes: dict[str, BreakerChange] = {}
+        for name, state in states.items():
             passed = breaker.passed(health_of(state), now)
-            provider_states.save(tx, replace(state, **asdict(passed)), now)
-        return {
-            job_id: BreakerChange(event=LogEvent.BREAKER_HALF_OPEN, provider=name)
-            for name, job_id in firsts.items()
-        }
+            if passed.breaker != state.breaker:  # or an end has changed it since the look
+                provider_states.save(tx, replace(state, **asdict(passed)), now)
+                changes[firsts[name]] = BreakerChange(event=LogEvent.BREAKER_HALF_OPEN, provider=name)
+        return changes
 
     def _longest(self, job: Job) -> timedelta:
         kind = self.settings.types[job.type]
