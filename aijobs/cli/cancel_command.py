@@ -4,21 +4,38 @@ from typing import Annotated, Any
 
 import typer
 
+from aijobs.cli.cancel_filtered import (
+    PREVIEW_COLUMNS,
+    PREVIEWED,
+    Said,
+    cancel_all,
+    cancelled_shape,
+    chosen,
+    named_rows,
+    preview_all,
+    preview_row,
+)
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
-from aijobs.cli.options import Actor, Preview, Reason, Yes
-from aijobs.core.errors import AijobsError
+from aijobs.cli.filters import ErrorClassFilter, Held, Unfinished
+from aijobs.cli.options import MOST, Actor, Preview, Reason, Since, TypeFilter, Until, UserFilter, Yes
+from aijobs.core.errors import AijobsError, UsageError
 from aijobs.core.model import Job, Status
-from aijobs.services.shapes import job_shape
 from aijobs.services.waiting import find
+
+AtMost = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, max=MOST, help="At most so many, those that came last."),
+]
 
 
 @notes(
     "aijobs cancel 019b7d6e-… --reason 'the customer withdrew the order'",
     "aijobs cancel 019b7d6e-… 019b7d6f-… --reason 'wrong input' --preview",
+    "aijobs cancel --user ana --status pending --reason 'INC-1234: a loop in her script' --preview",
     exits={
         0: "every job is cancelled, or its worker is asked to stop it",
-        1: "some of several jobs could not be cancelled, or you said no",
+        1: "some of the jobs that were named could not be cancelled, or you said no",
         3: "no such job",
         4: "the job has ended already",
         5: "the store cannot be reached",
@@ -26,8 +43,18 @@ from aijobs.services.waiting import find
 )
 def cancel(
     ctx: typer.Context,
-    job_ids: Annotated[list[str], typer.Argument(metavar="JOB", help="The ids of the jobs.")],
     reason: Reason,
+    job_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB", help="The ids of the jobs; or say which by filters.")
+    ] = None,
+    status: Unfinished = None,
+    type_name: TypeFilter = None,
+    user: UserFilter = None,
+    error_class: ErrorClassFilter = None,
+    since: Since = None,
+    until: Until = None,
+    held: Held = False,
+    limit: AtMost = None,
     preview: Preview = False,
     yes: Yes = False,
     actor: Actor = None,
@@ -37,9 +64,24 @@ def cancel(
     A job that waits is cancelled at once. One that runs is asked to stop: its worker notices within seconds,
     and a result that arrives before that stands. One that is held (`aijobs inspect --held`) is closed by it:
     nothing is sent to the provider any more. Several jobs at a time are confirmed first.
+
+    Without JOB the filters say which: all that were made from --since up to --until, are of that type, user
+    and status, and have not ended. They go in steps; Ctrl-C ends it between two and says how far it came.
+    A job that ends meanwhile is no failure, and what comes in meanwhile is left alone.
     """
     context = context_of(ctx)
-    unique = list(dict.fromkeys(job_ids))
+    unique = list(dict.fromkeys(job_ids or ()))
+    wanted = chosen(
+        context, statuses=status, type_name=type_name, user=user, error_class=error_class, since=since,
+        until=until, held=held,
+    )  # fmt: skip
+    if unique and (wanted is not None or limit is not None):
+        raise UsageError("filters do not go with JOB")
+    if wanted is not None:
+        said = Said(actor=context.actor(actor), reason=reason, yes=yes)
+        return preview_all(context, wanted, limit) if preview else cancel_all(context, wanted, limit, said)
+    if not unique:
+        raise UsageError("say which: jobs, or a filter", hint="--preview shows what it would be")
     if preview:
         return _preview(context, unique)
     who = context.actor(actor)
@@ -73,24 +115,17 @@ def _cancel(
 
 def _preview(context: Context, job_ids: list[str]) -> int:
     found = [find(context.store, job_id) for job_id in job_ids]
-    rows = [(job.id, job.type, job.user, job.status, _would(job)) for job in found]
-    names = ("job_id", "type", "user", "status", "would")
+    rows = [preview_row(job) for job in found]
     context.printer.emit(
-        {"preview": [dict(zip(names, row, strict=True)) for row in rows]},
-        lambda: context.printer.table(("ID", "TYPE", "USER", "STATUS", "WOULD"), rows),
+        {"preview": named_rows(PREVIEWED, rows)},
+        lambda: context.printer.table(PREVIEW_COLUMNS, rows),
     )
     return 1 if any(job.status.final for job in found) else 0
 
 
-def _would(job: Job) -> str:
-    if job.status.final:
-        return "be refused: it has ended"
-    return "be asked to stop" if job.status is Status.PROCESSING else "be cancelled"
-
-
 def _print(context: Context, cancelled: list[Job], refused: list[tuple[str, AijobsError]]) -> None:
     document: dict[str, Any] = {
-        "cancelled": [job_shape(job) | {"cancel_requested_at": job.cancel_requested_at} for job in cancelled],
+        "cancelled": [cancelled_shape(job) for job in cancelled],
         "refused": [{"job_id": job_id, "kind": e.kind, "message": e.message} for job_id, e in refused],
     }
     rows = [(job.id, _became(job)) for job in cancelled] + [(job_id, e.message) for job_id, e in refused]

@@ -11,7 +11,7 @@ import typer
 from aijobs.cli import words
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of, unknown_type
-from aijobs.cli.filters import ErrorClassFilter
+from aijobs.cli.filters import ErrorClassFilter, Held, Statuses
 from aijobs.cli.options import KeyFilter, Limit, Since, TypeFilter, UserFilter
 from aijobs.cli.plain import instant
 from aijobs.cli.printer import Printer
@@ -19,7 +19,7 @@ from aijobs.cli.shapes import execution_shape, job_detail_shape, row_shape
 from aijobs.core.durations import format_duration
 from aijobs.core.errors import UsageError, no_job
 from aijobs.core.ids import is_id
-from aijobs.core.model import Execution, Job, Status
+from aijobs.core.model import Execution, Job
 from aijobs.core.timeline import Moment, timeline
 from aijobs.core.timeouts import Chosen
 from aijobs.services.shapes import JOB_FIELDS, job_shape
@@ -33,15 +33,7 @@ LOOK_EVERY = 1.0
 _COLUMNS = ("ID", "TYPE", "USER", "STATUS", "ATTEMPTS", "NEXT", "LAST ERROR", "CREATED")
 
 
-_STATUSES = ", ".join(Status)
 JobId = Annotated[str | None, typer.Argument(metavar="JOB", help="The id of one job.")]
-Statuses = Annotated[
-    list[Status] | None,
-    typer.Option("--status", metavar="STATUS", help=f"One of {_STATUSES}; may be repeated."),
-]
-Held = Annotated[
-    bool, typer.Option("--held", help="Only jobs that wait for a person to decide; see retry, cancel.")
-]
 After = Annotated[
     str | None, typer.Option("--after", metavar="CURSOR", help="Go on behind this cursor (an id).")
 ]

@@ -1,15 +1,11 @@
 """`aijobs deadletter replay|replays|abort`: bring dead letters back, carefully."""
 
 import os
-import signal
 import socket
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +29,7 @@ from aijobs.cli.options import (
 from aijobs.cli.probes import ask
 from aijobs.cli.progress import Progress
 from aijobs.cli.replay_plan import plan_shape, print_plan
+from aijobs.cli.stopping import stoppable
 from aijobs.core.durations import Rate, parse_rate
 from aijobs.core.errors import Conflict, StoreError, UsageError
 from aijobs.core.replaying import ReplayOptions
@@ -242,7 +239,7 @@ def _carry_out(context: Context, wanted: _Run, actor: str, *, yes: bool) -> int:
     if not context.printer.confirm(f"Replay {left} dead letters?", yes=yes):
         return 1
     skipped: list[Outcome] = []
-    with _stoppable() as stop, context.printer.progress("replay", total=left) as progress:
+    with stoppable() as stop, context.printer.progress("replay", total=left) as progress:
         hear = _Listener(context, progress, skipped)
         try:
             report = runner.run(
@@ -305,22 +302,3 @@ def _print_report(context: Context, report: RunReport, skipped: Sequence[Outcome
 def _runner(context: Context, actor: str) -> Runner:
     owner = f"{socket.gethostname()}-{os.getpid()}"
     return Runner(context.store, context.coordinator, owner=owner, actor=actor)
-
-
-@contextmanager
-def _stoppable() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second one ends the program as usual."""
-    stop = threading.Event()
-    kept: dict[int, Any] = {}
-
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # as a signal handler is called
-        stop.set()
-        signal.signal(number, kept[number])
-
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        kept[wanted] = signal.signal(wanted, ask)
-    try:
-        yield stop
-    finally:
-        for number in kept:
-            signal.signal(number, kept[number])

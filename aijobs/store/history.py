@@ -26,6 +26,7 @@ from aijobs.store.tables import (
 
 _INPUTS = insert(job_inputs)
 _EVENTS = insert(events)
+_EVENT_NAMES = ("at", "kind", "actor", "job_id", "reason", "detail")
 _DEAD_LETTERS = insert(dead_letters)
 _NAMES = tuple(field.name for field in fields(Execution))
 _EXECUTIONS = insert(executions)
@@ -88,7 +89,12 @@ def add_results(tx: Connection, results: Sequence[tuple[Job, str]], now: datetim
 
 def add_events(tx: Connection, records: Sequence[Event]) -> None:
     """Append events."""
-    tx.execute(_EVENTS, [_event_row(record) for record in records])
+    rows = map(_event_row, records)
+    if len(records) < MANY:
+        tx.execute(_EVENTS, [dict(zip(_EVENT_NAMES, row, strict=True)) for row in rows])
+        return
+    said = cache(to_text)  # as above
+    insert_many(tx, events, _EVENT_NAMES, ((said(at), *rest) for at, *rest in rows))
 
 
 def add_dead_letters(tx: Connection, rows: Sequence[Mapping[str, object]]) -> None:
@@ -112,13 +118,6 @@ def add_notifications(tx: Connection, rows: Sequence[Mapping[str, object]]) -> N
     tx.execute(_OUTBOX[tx.dialect.name], list(rows))
 
 
-def _event_row(record: Event) -> dict[str, object]:
+def _event_row(record: Event) -> tuple[Any, ...]:
     detail = json.dumps(record.detail, ensure_ascii=False) if record.detail else None
-    return {
-        "at": record.at,
-        "kind": record.kind,
-        "actor": record.actor,
-        "job_id": record.job_id,
-        "reason": record.reason,
-        "detail": detail,
-    }
+    return record.at, record.kind, record.actor, record.job_id, record.reason, detail

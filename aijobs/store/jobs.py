@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, tuple_
 
@@ -59,7 +59,26 @@ class Filter:
             clauses.append(c.created_at < self.until)
         return clauses
 
+    def still(self, job: Job) -> bool:
+        """Whether it would still choose a job that it chose before; only what may change is looked at."""
+        return (
+            (not self.statuses or job.status in self.statuses)
+            and (self.error_class is None or job.last_error_class == self.error_class)
+            and (not self.held or job.hold_reason is not None)
+        )
 
+
+class Unfinished(NamedTuple):
+    """What tells jobs that have not ended apart, where there may be a hundred thousand."""
+
+    id: str
+    type: str
+    user: str
+    status: Status
+
+
+_UNFINISHED = tuple(status for status in Status if not status.final)
+_BRIEF = select(*(jobs.c[name] for name in Unfinished._fields))
 _GET = select(*COLUMNS).where(jobs.c.id == bindparam("job_id"))
 _MANY = select(*COLUMNS).where(among(jobs.c.id, "job_ids"))
 _BY_KEY = select(*COLUMNS).where(
@@ -129,6 +148,23 @@ def page(tx: Connection, wanted: Filter, limit: int, after: str | None = None) -
         for job in _page(tx, replace(wanted, type=type_name), limit, after)
     ]
     return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
+
+
+def unfinished(tx: Connection, wanted: Filter, limit: int | None = None) -> list[Unfinished]:
+    """The *limit* newest jobs that have not ended, the newest first.
+
+    They are put in order here: asked for that, PostgreSQL may walk over everything that ended since, from the
+    newest job back.
+    """
+    chosen = replace(wanted, statuses=wanted.statuses or _UNFINISHED)
+    rows = tx.execute(_BRIEF.where(*chosen.clauses())).all()
+    known = {status.value: status for status in _UNFINISHED}
+    names: dict[str, str] = {}  # of all these jobs there are few types, and mostly few users
+    found = [
+        Unfinished(row[0], names.setdefault(row[1], row[1]), names.setdefault(row[2], row[2]), known[row[3]])
+        for row in rows
+    ]
+    return sorted(found, reverse=True)[:limit]
 
 
 def _types_of(tx: Connection, user: str) -> Iterator[str]:

@@ -156,6 +156,18 @@ _SUCCEED = (
         **_NOT_RUNNING,
     )
 )
+_CANCEL = (
+    update(jobs)
+    .where(leased(_c.id, _c.lock_token, "fences"), _c.status.in_((_PENDING, _FAILED)))
+    .values(
+        status=Status.CANCELLED.value,
+        hold_reason=None,
+        finished_at=bindparam("now"),
+        updated_at=bindparam("now"),
+        next_run_at=None,
+        **_NOT_RUNNING,
+    )
+)
 _MOVE = (
     update(jobs)
     .where(*_GUARD)
@@ -316,6 +328,12 @@ def succeed(tx: Connection, found: Sequence[Job], now: datetime) -> int:
     """Running jobs become succeeded; how many rows matched."""
     leases = [(job.id, job.lock_token) for job in found]
     return tx.execute(_SUCCEED, {"leases": leases, "now": now}).rowcount
+
+
+def cancel(tx: Connection, found: Sequence[Job], now: datetime) -> int:
+    """Waiting jobs become cancelled; how many rows matched."""
+    fences = [(job.id, job.lock_token) for job in found]
+    return tx.execute(_CANCEL, {"fences": fences, "now": now}).rowcount
 
 
 def move(tx: Connection, found: Sequence[tuple[Job, Mapping[str, object]]], now: datetime) -> int:

@@ -21,6 +21,7 @@ from aijobs.core.clock import seeded_chance
 from aijobs.core.model import Status
 from aijobs.core.switches import Switch, SwitchKind
 from aijobs.services.coordinator import ClaimRequest, Coordinator
+from aijobs.services.coordinator.cancelling import ToStop
 from aijobs.store import claims, jobs, line, retention, switches
 from aijobs.store.engine import Store, Tx, open_store
 from tests.support import backlogs
@@ -225,6 +226,18 @@ def _expire(store: Store) -> None:
     assert _coordinator(store).expire(limit=1000).repaired == 50
 
 
+def _cancel(store: Store) -> None:
+    """A user's jobs and what runs: looked for, and stopped."""
+    whose = jobs.Filter(user="crowd-1000000", type="crowded")
+    for wanted, least in ((whose, 10), (jobs.Filter(statuses=(Status.PROCESSING,)), USERS)):
+        with store.read() as tx:
+            found = [job.id for job in jobs.unfinished(tx, wanted)]
+        said = ToStop(actor="test", reason="test", still=wanted.still)
+        (*_, last) = _coordinator(store).cancel_many(found, said)
+        assert len(found) >= least
+        assert last.cancelled or last.asked
+
+
 def _prune(store: Store) -> None:
     with store.write() as tx:
         before = START - timedelta(days=1)
@@ -253,6 +266,7 @@ WORK: dict[str, Callable[[Store], None]] = {
     "renew": _renew,
     "rescue": _rescue,
     "expire": _expire,
+    "cancel": _cancel,
     "prune": _prune,
     "enqueue": _enqueue,
     "next start": lambda store: _coordinator(store).next_start(store.clock.now()) and None,

@@ -49,6 +49,8 @@ ASKED: Mapping[str, str] = {
     "db check": "db check",
     "doctor": "doctor",
     "cancel": "cancel WAITING --reason x",
+    "cancel --type --preview": "cancel --type translate --reason x --preview",
+    "cancel --type": "cancel --type translate --reason x --yes",
     "deadletter abort": "deadletter abort PLAN --reason x",
     "retry": "retry DEAD --reason x",
     "deadletter close": "deadletter close --all --yes --reason x",

@@ -1,14 +1,77 @@
 """Stopping jobs: what waits ends at once, what runs is asked to stop, and its worker carries that out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
+from aijobs.core.errors import AlreadyFinished, no_job
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import Event, Job, Status
 from aijobs.services.coordinator.finishing import Finishing
+from aijobs.services.coordinator.steps import STEP
 from aijobs.services.coordinator.values import Decided, Ended
 from aijobs.store import history, moves, wake
 from aijobs.store.engine import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToStop:
+    """What is said of all jobs that are stopped together.
+
+    *still*: whether a job as it is now is one of those that are meant; it was when they were looked for.
+    """
+
+    actor: str
+    reason: str
+    still: Callable[[Job], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """What one step did: the ids it *cancelled* and *asked* to stop, and how many it left as they were."""
+
+    cancelled: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    asked_already: int = 0
+    ended_already: int = 0  # and those that are gone altogether
+    changed: int = 0  # have not ended, and are no longer meant
+
+
+def parts(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """*job_ids* as one step takes them, so that claims and ends go on between two."""
+    return (job_ids[start : start + STEP] for start in range(0, len(job_ids), STEP))
+
+
+def stop_many(tx: Tx, finishing: Finishing, job_ids: Sequence[str], now: datetime, said: ToStop) -> Stopped:
+    """Stop those of *job_ids* that have not ended. All were looked at before, and may have changed since."""
+    known = moves.locked(tx, job_ids)
+    live = [known[job_id] for job_id in job_ids if job_id in known and not known[job_id].status.final]
+    meant = [job for job in live if said.still(job)]
+    found = [job for job in meant if not _is_asked(job)]
+    if found:
+        stop(tx, finishing, found, now, actor=said.actor, reason=said.reason)
+    return Stopped(
+        cancelled=tuple(job.id for job in found if job.status is not Status.PROCESSING),
+        asked=tuple(job.id for job in found if job.status is Status.PROCESSING),
+        asked_already=len(meant) - len(found),
+        ended_already=len(job_ids) - len(live),
+        changed=len(live) - len(meant),
+    )
+
+
+def _is_asked(job: Job) -> bool:
+    return job.status is Status.PROCESSING and job.cancel_requested_at is not None
+
+
+def stop_one(tx: Tx, finishing: Finishing, job_id: str, now: datetime, actor: str, reason: str | None) -> Job:
+    """Stop a job that somebody named; how it is then. Raises NotFound and AlreadyFinished."""
+    job = moves.locked(tx, [job_id]).get(job_id)
+    if job is None:
+        raise no_job(job_id)
+    if job.status.final:
+        raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
+    stop(tx, finishing, [job], now, actor=actor, reason=reason)
+    return moves.locked(tx, [job_id])[job_id]
 
 
 def stop(

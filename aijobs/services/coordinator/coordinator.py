@@ -1,12 +1,12 @@
 """The one writer of `jobs.status`, as the services and the command line see it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from aijobs.core.clock import Chance, Clock
-from aijobs.core.errors import AlreadyFinished, Conflict, no_job
+from aijobs.core.errors import Conflict, no_job
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
 from aijobs.core.settings import Settings
@@ -29,6 +29,7 @@ from aijobs.store import attempts, claims, history, jobs, moves, wake
 from aijobs.store.engine import Store, Tx
 
 if TYPE_CHECKING:
+    from aijobs.services.coordinator.cancelling import Stopped, ToStop
     from aijobs.services.coordinator.unanswered import Claims
     from aijobs.services.tracing import Tracing
     from aijobs.store.deliveries import Delivery
@@ -251,16 +252,20 @@ class Coordinator:
 
         Raises NotFound, and AlreadyFinished when there is nothing left to stop.
         """
-        from aijobs.services.coordinator.cancelling import stop
+        from aijobs.services.coordinator.cancelling import stop_one
 
-        def work(tx: Tx) -> Job:
-            job = self._locked(tx, job_id)
-            if job.status.final:
-                raise AlreadyFinished(f"job {job_id} is {job.status} already: nothing was changed")
-            stop(tx, self._machinery.finishing, [job], self.clock.now(), actor=actor, reason=reason)
-            return self._locked(tx, job_id)
+        return self._write(
+            lambda tx: stop_one(tx, self._machinery.finishing, job_id, self.clock.now(), actor, reason)
+        )
 
-        return self._write(work)
+    def cancel_many(self, job_ids: Sequence[str], said: "ToStop") -> "Iterator[Stopped]":
+        """Stop many jobs in steps, each a transaction that is made when its answer is asked for."""
+        from aijobs.services.coordinator.cancelling import parts, stop_many
+
+        def work(tx: Tx, part: Sequence[str]) -> "Stopped":
+            return stop_many(tx, self._machinery.finishing, part, self.clock.now(), said)
+
+        return (self._write(partial(work, part=part)) for part in parts(job_ids))
 
     def reopen(self, job_id: str, *, actor: str, reason: str, priority: int | None = None) -> Job:
         """Replay one dead letter: a new round on the same job, its attempts afresh, its history whole.

@@ -96,10 +96,11 @@ class Finishing:
     def _move(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
         succeeded = [(ended, job) for ended, job, move in decided if move.target is Status.SUCCEEDED]
         parked = self._parked(tx, decided, now)
+        stopped = [job for _, job, move in decided if _never_began(job, move)]
         others = [
             (job, _move_values(job, move, now))
             for _, job, move in decided
-            if move.target not in (Status.SUCCEEDED, Status.PROCESSING)
+            if move.target not in (Status.SUCCEEDED, Status.PROCESSING) and not _never_began(job, move)
         ]
         matched = 0
         if succeeded:
@@ -107,6 +108,8 @@ class Finishing:
             history.add_results(tx, [(job, _result(ended)) for ended, job in succeeded], now)
         if parked:
             matched += moves.park(tx, parked, now)
+        if stopped:
+            matched += moves.cancel(tx, stopped, now)
         if others:
             matched += moves.move(tx, others, now)
         if matched != len(decided):
@@ -212,6 +215,11 @@ def execution_of(
         fallback=fallback,
         code_version=code_version,
     )
+
+
+def _never_began(job: Job, move: Move) -> bool:
+    """Whether a job is cancelled that waits: there may be many, and all change in the same way."""
+    return move.target is Status.CANCELLED and job.status is not Status.PROCESSING
 
 
 def _still_held(present: Job, claimed: Job) -> bool:
