@@ -149,7 +149,7 @@ def _meaning(error: Exception) -> tuple[_Meaning, str | None]:
 def _lacks_something(error: Exception) -> bool:
     # SQLite has no code of its own for it, and its message is only looked at: it is not passed on.
     text = str(getattr(error, "orig", None) or error)
-    return text.startswith(("no such table: ", "no such column: "))
+    return text.startswith(("no such table: ", "no such column: ")) or " has no column named " in text
 
 
 def _is_operational(error: Exception) -> bool:

@@ -14,6 +14,7 @@ from aijobs.core.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    SchemaMismatch,
     StoreError,
     UsageError,
 )
@@ -57,7 +58,9 @@ def own_failure(error: AijobsError, *, retry_after: int) -> Response:
     match error:
         case StoreError():
             headers = {"retry-after": str(retry_after)}
-            return failure(503, error.kind, "the store cannot serve now: try again", headers)
+            mends_itself = not isinstance(error, SchemaMismatch)
+            what = "cannot serve now: try again" if mends_itself else "is not of this server's version"
+            return failure(503, error.kind, f"the store {what}", headers)
         case NotFound():
             return failure(404, error.kind, error.message)
         case BacklogFull():

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aijobs.core.errors import AijobsError
+from aijobs.core.errors import AijobsError, StoreError
 from aijobs.core.log_events import LogEvent
 from aijobs.http.serve import house_routes, job_routes, stream_route, webhook_route
 from aijobs.http.serve.answers import document, failure, http_failure, own_failure
@@ -81,7 +81,9 @@ def _handlers(serving: Serving) -> dict[type[Exception] | int, Callable[..., Awa
     async def refused(_: Request, error: HTTPException) -> Response:
         return http_failure(error)
 
-    async def known(_: Request, error: AijobsError) -> Response:
+    async def known(request: Request, error: AijobsError) -> Response:
+        if isinstance(error, StoreError):
+            serving.faults.tell(_route_of(request), error)
         return own_failure(error, retry_after=serving.bounds.retry_after)
 
     async def unknown(request: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ from aijobs.http.serve.answers import Refused, document
 from aijobs.http.serve.serving import Serving
 from aijobs.services.metrics import CONTENT_TYPE
 from aijobs.services.scheduler import Scheduler
-from aijobs.store import jobs
+from aijobs.store import jobs, schema
 
 
 async def tick(request: Request, serving: Serving) -> Response:
@@ -35,13 +35,23 @@ async def health(request: Request, serving: Serving) -> Response:  # noqa: ARG00
 
 
 async def ready(request: Request, serving: Serving) -> Response:  # noqa: ARG001  # as every route
-    """The store answers too, and we are not about to stop."""
+    """The store answers too, is none of an older version, and we are not about to stop."""
     if serving.stopping.is_set():
         raise Refused(503, "stopping", "the server is stopping")
-    await serving.threads.run(lambda: _ask(serving))
+    version = await serving.threads.run(lambda: _ask(serving))
+    serving.faults.note_version(version, schema.HEAD)
     return document({"status": "ready"})
 
 
-def _ask(serving: Serving) -> None:
+def _ask(serving: Serving) -> str:
+    """The version of the store. SchemaMismatch for an older one, a backup: of that nothing is promised.
+
+    A newer one is served as before: every migration leaves the release before able to work, and servers that
+    stopped at once would leave nobody to take webhooks until the new ones run.
+    """
     with serving.store.read() as tx:
         jobs.get(tx, "")
+        version = schema.version_of(tx) or schema.HEAD
+    if version < schema.HEAD:
+        schema.require_head(version, location=serving.store.location)
+    return version

@@ -10,6 +10,7 @@ from aijobs.core.log_events import Log
 from aijobs.core.settings import Settings
 from aijobs.http.serve.group_commit import GroupCommit
 from aijobs.http.serve.late_notes import LateNotes
+from aijobs.http.serve.store_faults import StoreFaults
 from aijobs.http.serve.threads import Threads
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.metrics import Metrics
@@ -76,6 +77,7 @@ class Serving:
         self.scraping = asyncio.Lock()
         self.stopping = asyncio.Event()
         self.streams = 0
+        self.faults = StoreFaults(log, self.clock)
         self.refused = LateNotes(
             Refusals(store, settings), self.threads, clock=self.clock, log=log, every=self.bounds.refusals,
             stopping=self.stopping,
