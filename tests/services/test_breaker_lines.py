@@ -18,11 +18,11 @@ BREAKER = {"failures": 2, "open_for": "30s", "ramp": [1], "trials": 2}
 class Crewless:
     """What a worker says, with nobody who works: it claims, and ends what it claimed as a test wants."""
 
-    def __init__(self, store: Store, clock: ManualClock, *, level: Level = Level.INFO) -> None:
+    def __init__(self, store: Store, clock: ManualClock) -> None:
         provider = {"kind": "python", "callable": "builtins:str", "breaker": BREAKER}
         self.coordinator = Coordinator(store, settings_of(providers={"p": provider}), chance=seeded_chance(1))
         self.lines: list[str] = []
-        log = LineLog(self.lines.append, clock=clock, level=level)
+        log = LineLog(self.lines.append, clock=clock, level=Level.INFO)
         self._tally = Tally("w", clock=clock, log=log)
 
     def claims(self, slots: int) -> list[Claim]:
@@ -85,7 +85,7 @@ def test_each_change_of_a_breaker_is_one_line_of_the_worker_whose_call_made_it(
 
 
 def test_a_hold_for_the_quota_is_one_line_and_a_pause_is_none(store: Store, clock: ManualClock) -> None:
-    worker = Crewless(store, clock, level=Level.WARNING)
+    worker = Crewless(store, clock)
     enqueue(worker, 4)
     limited, *others = worker.claims(4)
 
@@ -103,3 +103,20 @@ def test_a_hold_for_the_quota_is_one_line_and_a_pause_is_none(store: Store, cloc
     clock.advance(timedelta(minutes=5))
     assert len(worker.claims(4)) == 1
     assert worker.said() == []  # a probe is no news
+
+
+def test_a_pause_that_begins_when_its_time_is_up_is_no_change_of_the_breaker(
+    store: Store, clock: ManualClock
+) -> None:
+    worker = Crewless(store, clock)
+    enqueue(worker, 3)
+    *failing, late = worker.claims(3)
+    for claim in failing:
+        worker.fails(claim)
+    opened = worker.said()
+    clock.advance(seconds=30)
+
+    worker.fails(late, ErrorClass.RATE_LIMITED)
+
+    assert len(opened) == 1
+    assert worker.said() == []

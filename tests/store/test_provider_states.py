@@ -50,6 +50,7 @@ def test_an_open_breaker_keeps_its_reason_whatever_happened_before_and_since(sto
     assert why(store, OPENED) == "5 failures"
     assert why(store, OPENED + timedelta(minutes=1)) == "5 failures"
     assert why(store, OPENED, "p2") == "of another"
+    assert why(store, START) is None  # from where it stands otherwise, the look back has an end
 
 
 @pytest.mark.parametrize("end", ["breaker closed: the slow start is over", "reset"])
