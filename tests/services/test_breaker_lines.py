@@ -58,6 +58,7 @@ def test_each_change_of_a_breaker_is_one_line_of_the_worker_whose_call_made_it(
 
     for worker, claim in zip((one, other, one), one.claims(3), strict=True):
         worker.fails(claim)
+    in_order = [line.split()[2] for line in other.lines]
     opened = other.said(), one.said()
     clock.advance(seconds=30)
     first, second = one.claims(1)[0], other.claims(1)[0]
@@ -75,6 +76,7 @@ def test_each_change_of_a_breaker_is_one_line_of_the_worker_whose_call_made_it(
 
     until = "WARNING provider p: breaker opened, nothing is sent until"
     why = "the last unavailable (test)"
+    assert in_order == ["job", "provider"]  # the failure first, then what it led to
     assert opened == ([f"{until} 2026-01-01T00:00:30.000Z: 2 failures in a row, {why}"], [])
     assert half_open == ([f"INFO    provider p: breaker half open, job {first.job.id} is the trial"], [])
     assert second.job.id != first.job.id

@@ -45,7 +45,6 @@ class Tally:
         if not finished.applied:
             self.lost((ended.job.id, ended.job.lock_token), "its end came too late")
             return
-        self._breaker(ended.job, finished.breaker)
         match finished.status:
             case Status.SUCCEEDED:
                 self._succeeded(ended)
@@ -58,6 +57,7 @@ class Tally:
                 self._say(_E.JOB_CANCELLED, ended.job)
             case _:
                 self._left_open(ended)
+        self._breaker(ended.job, finished.breaker)
 
     def _breaker(self, job: Job, change: BreakerChange | None) -> None:
         """One line a change, at the worker whose call made it."""
