@@ -224,7 +224,12 @@ def _webhooks(patient: Patient) -> Iterator[Finding]:
     store, settings = patient.store, patient.settings
     if store is None or settings is None:
         return
-    for one in refused_lately(store, settings, store.clock.now()):
+    try:
+        found = refused_lately(store, settings, store.clock.now())
+    except AijobsError as error:  # a table that somebody removed: the other checks go on
+        yield Finding(check="webhooks", ok=False, evidence=error.message, hint=error.hint)
+        return
+    for one in found:
         yield Finding(check=f"webhooks {one.provider}", ok=one.ok, evidence=one.evidence, hint=one.hint)
 
 

@@ -187,6 +187,17 @@ def test_rubbish_to_an_address_without_a_secret_is_no_fault(
     }
 
 
+def test_a_store_that_lacks_the_counts_keeps_the_doctor_from_nothing_else(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "since", away)
+
+    found = {one.check: one for one in examine(lambda: settings, lambda: store)}
+
+    assert (found["webhooks"].ok, found["webhooks"].evidence) == (False, "away")
+    assert "workers" in found
+
+
 def test_pruning_forgets_the_minutes_and_not_the_total(
     store: Store, settings: Settings, refused: Refusals, clock: ManualClock
 ) -> None:
