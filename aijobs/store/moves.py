@@ -8,16 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from aijobs.core.model import Job, Status
 from aijobs.store.arrays import among, leased
-from aijobs.store.deliveries import Work
 from aijobs.store.dialect import PerDialect
 from aijobs.store.jobs import COLUMNS, job_from
 from aijobs.store.tables import jobs
+
+if TYPE_CHECKING:
+    from aijobs.store.deliveries import Work
 
 _c = jobs.c
 _PROCESSING = Status.PROCESSING.value
@@ -351,7 +353,7 @@ def hasten(tx: Connection, job_ids: Sequence[str], now: datetime) -> int:
     return tx.execute(_HASTEN, {"job_ids": sorted(job_ids), "now": now}).rowcount
 
 
-def by_work(tx: Connection, works: Collection[Work]) -> list[Job]:
+def by_work(tx: Connection, works: "Collection[Work]") -> list[Job]:
     """The jobs, in whatever state, that carry these (provider, provider's id), locked until the transaction
     ends, in the one order of all who lock jobs.
     """
