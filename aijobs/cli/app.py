@@ -218,7 +218,7 @@ COMMANDS: Mapping[str, Entry] = {
         section=SERVING,
     ),
     "result": Entry(
-        help="Print the last result of a type for a user, and its age.",
+        help="Print the result of a job, or the last one of a user and type.",
         target="aijobs.cli.result_command:result",
         section=CONTROL,
     ),

@@ -68,7 +68,7 @@ class _Parameters:
         return option
 
     def make_parser(self, ctx: Any) -> Any:
-        return _Once(super().make_parser(ctx))  # type: ignore[misc]
+        return _Once(super().make_parser(ctx), ctx)  # type: ignore[misc]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`JOB...` and `[TYPE]`: what needs no brackets has none."""
@@ -178,15 +178,21 @@ class _Once:
     It refuses bytes that are no text, too: neither database could look them up.
     """
 
-    def __init__(self, parser: Any) -> None:
+    def __init__(self, parser: Any, ctx: Any) -> None:
         self._parser = parser
+        self._ctx = ctx
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._parser, name)
 
     def parse_args(self, args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
         """As typer's, and then the checks."""
-        options, rest, order = self._parser.parse_args(args)
+        try:
+            options, rest, order = self._parser.parse_args(args)
+        except typer.TyperException as error:
+            if vars(error).get("ctx") is None:
+                vars(error)["ctx"] = self._ctx  # it tells whose --help is to be looked at
+            raise
         seen: set[int] = set()
         for param in order:
             no_text = None if param.metavar in _BYTES else _no_text(options.get(param.name))

@@ -76,6 +76,8 @@ def schema(ctx: typer.Context) -> None:
     """Print the JSON Schema of the file, for completion in editors.
 
     With the YAML language server, write as the file's first line:
+
+    \b
     # yaml-language-server: $schema=aijobs.schema.json
     """
     import json

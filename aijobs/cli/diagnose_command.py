@@ -22,7 +22,7 @@ from aijobs.core.diagnosis import Diagnosis
 def diagnose(
     ctx: typer.Context,
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="The job's id; without it the whole is looked at.")
+        str | None, typer.Argument(metavar="JOB", help="The job's id; without it the whole is looked at.")
     ] = None,
 ) -> int:
     """Say why a job is where it is: which layer keeps it, on what evidence, and what to do next.

@@ -57,7 +57,18 @@ def global_parameters() -> tuple[Any, ...]:
 Actor = Annotated[
     str | None, typer.Option("--actor", metavar="NAME", help="Who does this (AIJOBS_ACTOR; the login name).")
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the change.")]
+
+
+def said(reason: str | None) -> str | None:
+    """A reason that is given says something."""
+    if reason is not None and not reason.strip():
+        raise UsageError("a reason is needed: --reason is empty", hint="whoever looks at the record reads it")
+    return reason
+
+
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the change.", callback=said)
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen, and change nothing.")]
 Probe = Annotated[

@@ -107,7 +107,7 @@ class Printer:
         Raises UsageError when there is no terminal.
         """
         if not self._is_terminal(self._out):
-            raise UsageError("this draws on a terminal, and there is none")
+            raise UsageError("this draws on a terminal, and there is none", hint="aijobs stats shows it once")
         from rich.console import Console
         from rich.live import Live
 

@@ -17,6 +17,16 @@ BROKEN_PIPE = 141
 """What a shell reports of a program that SIGPIPE ended: nobody reads our output any more."""
 
 
+_PLAINER = {
+    ": Value error, ": ": ",
+    "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
+}
+"""What the library that converts values says, and what we say instead."""
+
+
 class UnexpectedError(AijobsError):
     """Something nobody foresaw. An exception's text may hold a job's input: only type and place are said."""
 
@@ -87,11 +97,13 @@ def _invoke(argv: list[str], context: Context) -> int:
 def _usage(error: typer.TyperException) -> AijobsError:
     """A fault in the words of the command line, with what was probably meant."""
     command = getattr(getattr(error, "ctx", None), "command_path", "aijobs")
-    alike = getattr(error, "possibilities", None)
-    message = str(getattr(error, "message", "")) if alike else error.format_message().rstrip(".")
-    alike = alike or _choices_like(message)
+    guesses = getattr(error, "possibilities", None) or ()
+    message = str(getattr(error, "message", "")) if guesses else error.format_message().rstrip(".")
+    alike = [name for name in guesses if name != "--help"] or _choices_like(message)
     hint = f"did you mean {' or '.join(alike)}?" if alike else f"{command} --help"
-    return UsageError(message.replace(": Value error, ", ": "), hint=hint)
+    for theirs, ours in _PLAINER.items():
+        message = message.replace(theirs, ours)
+    return UsageError(message, hint=hint)
 
 
 def _choices_like(message: str) -> list[str]:

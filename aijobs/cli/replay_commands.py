@@ -25,6 +25,7 @@ from aijobs.cli.options import (
     Until,
     UserFilter,
     Yes,
+    said,
 )
 from aijobs.cli.probes import ask
 from aijobs.cli.progress import Progress
@@ -44,7 +45,10 @@ Limit = Annotated[
     typer.Option("--limit", metavar="N", min=1, max=MOST, help="At most so many, those that died first."),
 ]
 OptionalReason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with every job that is replayed.")
+    str | None,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Why; kept with every job that is replayed.", callback=said
+    ),
 ]
 
 

@@ -48,7 +48,10 @@ def result(
     elif type_name is not None:
         _print_last(context, type_name, user, stale_ok=stale_ok)
     else:
-        raise UsageError("neither a job nor a type is given", hint="aijobs result JOB, or aijobs result --type TYPE --user USER")
+        raise UsageError(
+            "neither a job nor a type is given",
+            hint="aijobs result JOB, or aijobs result --type TYPE --user USER",
+        )
 
 
 def _alone(*, type_name: str | None, user: str | None, stale_ok: bool) -> None:

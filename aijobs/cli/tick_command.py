@@ -9,6 +9,8 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.options import Preview
 from aijobs.cli.words import instant
+from aijobs.core.errors import UsageError
+from aijobs.core.wallclock import EARLIEST, LATEST
 from aijobs.services.scheduler import Scheduler
 from aijobs.services.tick_report import TickReport
 
@@ -37,8 +39,12 @@ def tick(
     window whose last job has not ended its overlap; both are reported and counted.
     """
     context = context_of(ctx)
+    then = instant(at, "--at")
+    if then is not None and not EARLIEST <= then < LATEST:
+        years = f"{EARLIEST.year} to {LATEST.year - 1}"
+        raise UsageError(f"--at: schedules fire in the years {years}", hint="is the year right?")
     scheduler = Scheduler(context.store, context.settings, coordinator=lambda: context.coordinator)
-    report = scheduler.tick(instant(at, "--at"), preview=preview)
+    report = scheduler.tick(then, preview=preview)
     _print(context, report, preview=preview)
     return 1 if report.failed else 0
 

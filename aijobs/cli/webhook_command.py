@@ -13,6 +13,12 @@ from aijobs.core.errors import UsageError
 if TYPE_CHECKING:
     from aijobs.services.webhooks import Intake
 
+_TO_DO = {
+    "malformed": "pass on the three headers as they came, each once: --header 'webhook-id: ...'",
+    "bad_signature": "is webhook_secret that of this endpoint, and the body what came in, byte for byte?",
+    "stale": "is the clock of this machine right? if so, somebody sent an old delivery again",
+}
+
 
 @notes(
     "aijobs webhook ingest openai --header \"webhook-id: $ID\" --header \"webhook-timestamp: $TS\" "
@@ -38,7 +44,7 @@ def webhook_ingest(
     A copy of a delivery is recognised by its id and does nothing. With --json: {provider, delivery_id,
     event_type, job_id, outcome}.
     """
-    from aijobs.services.webhooks import LONGEST_BODY, Webhooks
+    from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
 
     context = context_of(ctx)
     context.settings.provider(provider)
@@ -46,13 +52,17 @@ def webhook_ingest(
     webhooks = Webhooks(context.coordinator, context.settings)
     with opened("-", context.printer) as stream:
         body = stream.read(LONGEST_BODY + 1)
-    _print(context, webhooks.intake(provider, pairs, body))
+    try:
+        _print(context, webhooks.intake(provider, pairs, body))
+    except WebhookRefusedError as error:
+        error.hint = _TO_DO[error.refusal]
+        raise
 
 
 def _pair(text: str) -> tuple[bytes, bytes]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise UsageError("--header: write it as 'name: value'")
+        raise UsageError("--header: write it as 'name: value'", hint="--header 'webhook-id: wh_1'")
     return name.strip().encode("utf-8", "surrogateescape"), value.strip().encode("utf-8", "surrogateescape")
 
 

@@ -150,7 +150,7 @@ class Schedule:
 
 def _window(after: datetime, until: datetime) -> tuple[datetime, datetime]:
     """Later than *after* and not later than *until*, as: from here up to, not including, there; in UTC."""
-    return max(_utc(after), EARLIEST) + _TICK, min(_utc(until), LATEST) + _TICK
+    return min(max(_utc(after), EARLIEST), LATEST) + _TICK, min(_utc(until), LATEST) + _TICK
 
 
 def _utc(instant: datetime) -> datetime:

@@ -92,7 +92,10 @@ def parse_instant(text: str) -> datetime:
     try:
         value = datetime.fromisoformat(text.upper())
     except ValueError as error:
-        raise ValueError(f"{_shown(text)} is no such time: {error}") from None
+        why = (
+            "no zone is so far from UTC" if "offset" in str(error) else error
+        )  # Python's words are of classes
+        raise ValueError(f"{_shown(text)} is no such time: {why}") from None
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:

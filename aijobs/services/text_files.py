@@ -12,10 +12,13 @@ def write_atomically(path: Path, text: str) -> None:
 
     The new file is made beside the old one: only within one file system is the step atomic.
     """
+    if path.is_dir():  # as the empty name is, too
+        raise UsageError(f"cannot write {path}: it is a folder", hint="name a file")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise UsageError(f"cannot write to {path.parent}: {error.strerror}") from error
+        hint = "the folder has to be there, and to be writable"
+        raise UsageError(f"cannot write to {path.parent}: {error.strerror}", hint=hint) from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

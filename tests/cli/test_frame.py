@@ -159,6 +159,37 @@ def test_a_value_that_is_nearly_right_names_the_right_one(
     assert result.err.splitlines()[-1] == f"hint: did you mean {meant}?"
 
 
+WRONG = {
+    "stats --by": ("Option '--by' requires an argument", "aijobs stats --help"),
+    "schedule list --count x": ("'--count': must be a whole number", "aijobs schedule list --help"),
+    "schedule list --count 0": ("'--count': must be at least 1", "aijobs schedule list --help"),
+    "schedule list --count 1001": ("'--count': must be at most 1000", "aijobs schedule list --help"),
+    "deadletter replay --max-failure-ratio x": ("must be a number", "aijobs deadletter replay --help"),
+    "tick --schedule x": ("No such option: --schedule", "aijobs tick --help"),
+    "tick --at 0001-01-01": ("--at: schedules fire in the years 1900 to 8999", "is the year right?"),
+    "tick --at 9999-12-31T23:59:59Z": ("--at: schedules fire in the years", "is the year right?"),
+    "schedule pause nightly --reason=": ("a reason is needed", "whoever looks at the record reads it"),
+    "cancel JOB --reason=": ("a reason is needed", "whoever looks at the record reads it"),
+    "deadletter replay --all --reason=": ("a reason is needed", "whoever looks at the record reads it"),
+    "metrics --output .": ("cannot write .: it is a folder", "name a file"),
+    "top": ("there is none", "aijobs stats shows it once"),
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_input_is_told_in_one_line_with_what_to_do(run_bare: CommandLine, line: str) -> None:
+    run_bare("db", "upgrade")
+    said, to_do = WRONG[line]
+
+    result = run_bare(*line.split())
+
+    error, hint = result.err.splitlines()
+    assert (result.code, result.out) == (2, "")
+    assert error.startswith("error: ")
+    assert said in error
+    assert hint == f"hint: {to_do}"
+
+
 def test_an_option_given_twice_is_refused_rather_than_the_last_one_taken(run_bare: CommandLine) -> None:
     result = run_bare("inspect", "--limit", "5", "--limit", "500", "--json")
 

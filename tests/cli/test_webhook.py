@@ -70,21 +70,22 @@ def test_the_body_is_verified_byte_for_byte(run_cli: CommandLine, clock: ManualC
 
 
 @pytest.mark.parametrize(
-    ("kind", "headers"),
+    ("kind", "to_do", "headers"),
     [
-        ("bad_signature", lambda now: signed(now, secret="whsec_" + "QUJD" * 8)),
-        ("stale", lambda now: signed(now.replace(year=now.year - 1))),
-        ("malformed", lambda now: signed(now)[2:]),
-        ("malformed", lambda now: [*signed(now), "--header", "webhook-id: wh_1"]),
+        ("bad_signature", "is webhook_secret", lambda now: signed(now, secret="whsec_" + "QUJD" * 8)),
+        ("stale", "is the clock", lambda now: signed(now.replace(year=now.year - 1))),
+        ("malformed", "pass on the three headers", lambda now: signed(now)[2:]),
+        ("malformed", "each once", lambda now: [*signed(now), "--header", "webhook-id: wh_1"]),
     ],
 )
-def test_a_refusal_is_exit_1_and_says_which(
-    run_cli: CommandLine, clock: ManualClock, kind: str, headers: object
+def test_a_refusal_is_exit_1_and_says_which_and_what_to_do(
+    run_cli: CommandLine, clock: ManualClock, kind: str, to_do: str, headers: object
 ) -> None:
     refused = ingest(run_cli, "openai", "--json", *headers(clock.now()))  # type: ignore[operator]
 
     assert refused.code == 1
     assert refused.json["error"]["kind"] == kind
+    assert to_do in refused.json["error"]["hint"]
 
 
 @pytest.mark.parametrize("provider", ["nobody", "bare"])

@@ -217,6 +217,7 @@ def test_at_the_end_of_the_calendar_there_is_no_next() -> None:
 
     assert schedule.next_fire(datetime.max.replace(tzinfo=UTC)) is None
     assert schedule.previous_fire(datetime.min.replace(tzinfo=UTC)) is None
+    assert list(schedule.fires(datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))) == []
 
 
 def test_years_are_counted_without_walking_them() -> None:
