@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import func, select
 
 from aijobs.core.clock import Chance, seeded_chance
+from aijobs.core.lifecycle import Parked
 from aijobs.core.model import ErrorClass, Job, Status
 from aijobs.services.coordinator import Coordinator, cancelling
 from aijobs.services.coordinator.cancelling import Stopped, ToStop
@@ -14,8 +16,10 @@ from aijobs.store import jobs, moves
 from aijobs.store.engine import Store
 from aijobs.store.jobs import Filter
 from aijobs.store.tables import events, notifications
+from tests.support.clock import ManualClock
 from tests.support.invariants import violations
-from tests.support.jobs import claim_one, claim_some, fail, new_job, present, settings_of, succeed
+from tests.support.jobs import claim_one, claim_some, ended, fail, new_job, present, settings_of, succeed
+from tests.support.waking import listening
 
 SETTINGS = settings_of(
     notify={"people": {"kind": "log", "on": ["cancelled"]}},
@@ -141,6 +145,23 @@ def test_a_job_that_is_claimed_in_between_is_left_alone_where_only_waiting_ones_
     assert present(store, running.id).cancel_requested_at is None
 
 
+def test_a_job_that_has_left_the_filter_in_between_is_left_alone(
+    coordinator: Coordinator, store: Store, clock: ManualClock
+) -> None:
+    held = settings_of(types={"t": {"provider": "p", "on_unknown_outcome": "hold"}})
+    holding = Coordinator(store, held, chance=seeded_chance(2))
+    (job_id,) = _enqueue(coordinator, 1)
+    fail(holding, claim_one(holding), ErrorClass.NETWORK_TIMEOUT, maybe_billed=True)
+    looks = [_look(store, wanted) for wanted in (Filter(held=True), Filter(error_class="network_timeout"))]
+
+    coordinator.retry(job_id, actor="bob", reason="the provider knows nothing of it")
+    clock.advance(timedelta(seconds=1))
+    fail(coordinator, claim_one(coordinator), ErrorClass.UNAVAILABLE)
+
+    assert [[step.changed for step in coordinator.cancel_many(*look)] for look in looks] == [[1], [1]]
+    assert present(store, job_id).status is Status.FAILED
+
+
 def test_a_job_that_ends_in_between_is_counted_and_stands(coordinator: Coordinator, store: Store) -> None:
     _enqueue(coordinator, 2)
     ids, said = _look(store)
@@ -164,6 +185,21 @@ def test_one_that_was_asked_before_is_not_asked_again(coordinator: Coordinator, 
 
     assert (first.asked, second.asked, second.asked_already) == ((job.id,), (), 1)
     assert _kinds(store, job.id) == ["cancel_requested"]
+
+
+def test_workers_hear_of_a_parked_job_that_is_to_stop_for_its_next_look_is_due(
+    coordinator: Coordinator, store: Store, clock: ManualClock
+) -> None:
+    _enqueue(coordinator, 1)
+    parked = Parked(provider_job_id="r", poll_at=clock.now() + timedelta(hours=1))
+    coordinator.finish([ended(claim_one(coordinator), parked)])
+    ids, said = _look(store)
+
+    with listening(store) as wake:
+        list(coordinator.cancel_many(ids, said))
+
+        assert wake.wait(10.0)
+    assert present(store, ids[0]).locked_until == clock.now()
 
 
 def test_two_people_who_cancel_the_same_jobs_cancel_each_once(

@@ -18,6 +18,7 @@ from aijobs.core.log_events import Unheard
 from aijobs.core.model import NO_CALL, CallFacts, Done, Job, Status
 from aijobs.core.replaying import ReplayOptions
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Reception
+from aijobs.services.coordinator.cancelling import ToStop
 from aijobs.services.coordinator.values import Enqueued
 from aijobs.services.notifier import Notifier
 from aijobs.services.pruner import Pruner
@@ -287,6 +288,19 @@ class Lives(RuleBasedStateMachine):
         allowed = {"cancel": {before, Status.CANCELLED}, "close": {before}, "retry": {before, Status.PENDING}}
         assert known.status in allowed[what]
         assert what != "retry" or known.status is before or before is Status.DEAD_LETTER
+
+    @rule(user=st.sampled_from(["u1", "u2"]), statuses=st.sampled_from([(), (Status.PENDING,)]))
+    def cancel_all(self, user: str, statuses: tuple[Status, ...]) -> None:
+        """A person stops all that a user has waiting, or all of it."""
+        wanted = jobs.Filter(user=user, statuses=statuses)
+        with self.store.read() as tx:
+            ids = [job.id for job in jobs.unfinished(tx, wanted)]
+        live = {known.id for known in self.known.values() if known.user == user and not known.status.final}
+        assert set(ids) == {one for one in live if self.known[one].status in statuses or not statuses}
+        for step in self.coordinator.cancel_many(ids, ToStop(actor="p", reason="r", still=wanted.still)):
+            assert (step.ended_already, step.changed) == (0, 0)
+        self._catch_up()
+        assert {self.known[one].status for one in ids} <= {Status.CANCELLED, Status.PROCESSING}
 
     @rule(size=st.integers(1, 3))
     def replay(self, size: int) -> None:
