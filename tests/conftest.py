@@ -11,10 +11,12 @@ import pytest
 
 from aijobs.core.clock import Chance, seeded_chance
 from aijobs.services.surroundings import allow_many_files
+from aijobs.store import sqlite
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
 from tests.support.emptying import empty
 from tests.support.postgres import Server, running_server
+from tests.support.quick_sqlite import DURABLE, be_quick
 
 hypothesis.settings.register_profile(
     "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -30,6 +32,7 @@ for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
 
 _WORKER_THREADS = ("aijobs-store", "aijobs-wake", "aijobs-leases", "aijobs-listener", "aijobs-messenger")
 allow_many_files()  # as the commands do: some tests hold a thousand connections
+be_quick()
 
 _BOTH = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 
@@ -81,6 +84,12 @@ def postgres_url(postgres_server: Server) -> Iterator[str]:
 def sqlite_url(tmp_path: Path) -> str:
     """The URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+@pytest.fixture
+def durable_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test of how connections keep their commits: those made from now on do it as in earnest."""
+    monkeypatch.setattr(sqlite, "_PRAGMAS", DURABLE)
 
 
 @pytest.fixture(params=_BOTH)

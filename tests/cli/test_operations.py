@@ -24,6 +24,8 @@ from tests.support.clock import ManualClock
 from tests.support.command_line import CommandLine
 from tests.support.jobs import claim_one, present
 
+pytestmark = pytest.mark.usefixtures("durable_sqlite")  # the doctor looks at that
+
 
 @pytest.fixture
 def coordinator(store: Store, chance: Chance) -> Coordinator:

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.e2e
 
 COUNT = int(os.environ.get("FLEET_JOBS", "60"))
 """How many jobs; FLEET_JOBS=200 is the full size."""
-LATENCY = 8 if COUNT > 100 else 4
-"""Seconds the provider works on each: long enough that all are there at once."""
 NEVER = "1h"
+LONG = 3600
+"""Seconds the provider works on each, unless it is told to end all."""
 SEEDS = range(int(os.environ.get("FLEET_SEEDS", "2")))
 
 
@@ -33,8 +33,8 @@ def each_once(one: Fleet, ids: list[str]) -> None:
     assert one.simulator.billed() == len(ids)
 
 
-def all_parked(one: Fleet, ids: list[str]) -> None:
-    """Ten slots, and yet every job is at the provider at the same time."""
+def all_parked_then_end(one: Fleet, ids: list[str]) -> None:
+    """Ten slots, and yet every job is at the provider at the same time; it ends them all."""
 
     def parked() -> bool:
         with one.store.read() as tx:
@@ -42,35 +42,36 @@ def all_parked(one: Fleet, ids: list[str]) -> None:
 
     eventually(parked, 30, every=0.05)
     assert one.simulator.peak_running() == len(ids)
+    one.end_all()
 
 
 def test_webhooks_alone_end_every_job(tmp_path: Path, database_url: str) -> None:
-    with fleet(tmp_path, database_url, latency=LATENCY, poll=NEVER) as one:
+    with fleet(tmp_path, database_url, latency=LONG, poll=NEVER) as one:
         ids = one.enqueue(COUNT)
         one.worker("--concurrency", "10")
 
-        all_parked(one, ids)
+        all_parked_then_end(one, ids)
         each_once(one, ids)
 
 
 def test_polling_alone_ends_every_job(tmp_path: Path, database_url: str) -> None:
-    with fleet(tmp_path, database_url, webhooks=False, latency=LATENCY) as one:
+    with fleet(tmp_path, database_url, webhooks=False, latency=LONG) as one:
         ids = one.enqueue(COUNT)
         one.worker("--concurrency", "10")
 
-        all_parked(one, ids)
+        all_parked_then_end(one, ids)
         each_once(one, ids)
 
 
 def test_polling_and_every_webhook_twice_and_in_reverse_end_every_job_once(
     tmp_path: Path, database_url: str
 ) -> None:
-    with receiver() as kept, fleet(tmp_path, database_url, webhooks=False, latency=LATENCY) as one:
+    with receiver() as kept, fleet(tmp_path, database_url, webhooks=False, latency=LONG) as one:
         one.simulator.set_webhook(kept.url)
         ids = one.enqueue(COUNT)
         with serving(one.store, settings=one.settings) as served:
             one.worker("--concurrency", "10")
-            all_parked(one, ids)
+            all_parked_then_end(one, ids)
             eventually(lambda: len(kept.deliveries) == COUNT, 30)
             outcomes = [
                 served.http.post("/webhooks/sim", content=sent.body, headers=sent.headers).json()["outcome"]

@@ -1,15 +1,14 @@
 """Ticks on a real store: one job a window, whoever ticks, however often, whatever happened before."""
 
-import json
-import subprocess
-import sys
 import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -21,7 +20,9 @@ from aijobs.services.tick_report import TickReport
 from aijobs.store import jobs, schedules
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
+from tests.support.forked import fork_context
 from tests.support.jobs import claim_one, fail, settings_of, succeed
+from tests.support.ticker import tick_when_told
 
 Tick = Callable[..., TickReport]
 MINUTELY = {"cron": "* * * * *", "type": "t"}
@@ -418,41 +419,28 @@ def test_eight_processes_that_tick_every_minute_make_one_job_a_window(store: Sto
     with ExitStack() as stack:
         tickers = [stack.enter_context(ticker(store.url)) for _ in range(8)]
         made = []
-        for minute in range(200):
+        for minute in range(60):
             now = at("05-05T02:00") + timedelta(minutes=minute)
             for process in tickers:
-                tell(process, now.isoformat())
-            made.append([json.loads(read(process)) for process in tickers])
+                process.send(now)
+            made.append([process.recv() for process in tickers])
 
-    assert [sum(answer["created"] for answer in answers) for answers in made] == [1] * 200
-    assert [sum(answer["existing"] for answer in answers) for answers in made] == [7] * 200
-    assert [sum(answer["failed"] for answer in answers) for answers in made] == [0] * 200
-    assert len({job.key for job in all_jobs(store)}) == len(all_jobs(store)) == 200
+    assert [sum(answer["created"] for answer in answers) for answers in made] == [1] * 60
+    assert [sum(answer["existing"] for answer in answers) for answers in made] == [7] * 60
+    assert [sum(answer["failed"] for answer in answers) for answers in made] == [0] * 60
+    assert len({job.key for job in all_jobs(store)}) == len(all_jobs(store)) == 60
 
 
 @contextmanager
-def ticker(url: str) -> Iterator[subprocess.Popen[str]]:
+def ticker(url: str) -> Iterator[Connection]:
     """A process of its own that ticks when told (`tests/support/ticker.py`)."""
-    command = [sys.executable, "-m", "tests.support.ticker", url]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
-        assert read(process) == "ready"
-        yield process
-        pipe(process.stdin).close()
-
-
-def tell(process: subprocess.Popen[str], line: str) -> None:
-    pipe(process.stdin).write(line + "\n")
-    pipe(process.stdin).flush()
-
-
-def read(process: subprocess.Popen[str]) -> str:
-    return pipe(process.stdout).readline().strip()
-
-
-def pipe(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream
+    ours, theirs = Pipe()
+    process = fork_context().Process(target=tick_when_told, args=(url, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    yield ours
+    ours.close()
+    process.join()
 
 
 def end_all(store: Store, tick: Tick) -> None:

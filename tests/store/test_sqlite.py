@@ -247,7 +247,9 @@ def test_a_store_is_made_on_a_file_system_without_links_too(
     assert [p.name for p in tmp_path.iterdir()] == ["jobs.db"]
 
 
-def test_every_connection_loses_no_commit_and_minds_its_references(sqlite_store: Store) -> None:
+def test_every_connection_loses_no_commit_and_minds_its_references(
+    durable_sqlite: None, sqlite_store: Store
+) -> None:
     with sqlite_store.write() as tx:
         seen = {
             n: tx.exec_driver_sql(f"PRAGMA {n}").scalar_one()

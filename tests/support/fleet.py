@@ -73,6 +73,17 @@ class Fleet:
         assert found is not None
         return found
 
+    def end_all(self) -> None:
+        """Let the provider end all it works on, whatever the latency."""
+        simulator = self.simulator._simulator
+
+        def end() -> None:
+            for work in simulator._works:
+                work.begin()
+                work.end(self.store.clock.now())
+
+        self.simulator._inside(end)
+
     def statuses(self, ids: list[str]) -> Counter[str]:
         with self.store.read() as tx:
             return Counter(job.status.value for job in jobs.many(tx, ids).values())

@@ -12,8 +12,10 @@ import sqlalchemy.dialects.sqlite  # noqa: F401
 import aijobs
 import tests.support.crash_runs
 import tests.support.crashing  # noqa: F401
+from tests.support.quick_sqlite import be_quick
 
 for _one in pkgutil.walk_packages(aijobs.__path__, "aijobs."):
     if "__main__" not in _one.name and ".migrations" not in _one.name:  # these do something when imported
         importlib.import_module(_one.name)
+be_quick()
 gc.freeze()  # a child's collections need not touch, and so copy, all this

@@ -119,14 +119,6 @@ class Process:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def has_ended(self, *, within: float) -> bool:
-        """Whether it ends in so many seconds."""
-        try:
-            self.process.wait(within)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
     def ended(self, timeout: float = 20) -> Result:
         """Wait for its end; what it said."""
         if isinstance(self.process, Forked):
@@ -260,8 +252,17 @@ def site(folder: Path, database: str) -> Iterator[Site]:
 
 def caught_signals(pid: int) -> set[int]:
     """The signals a process has handlers for, as the kernel sees it (Linux)."""
+    return _signals(pid, "SigCgt")
+
+
+def waiting_signals(pid: int) -> set[int]:
+    """The signals that were sent to a process and have not reached it yet (Linux)."""
+    return _signals(pid, "ShdPnd")
+
+
+def _signals(pid: int, which: str) -> set[int]:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("SigCgt:"):
+        if line.startswith(f"{which}:"):
             mask = int(line.split()[1], 16)
             return {number for number in range(1, 65) if mask >> (number - 1) & 1}
     raise AssertionError(f"no signal mask of {pid} on {os.uname().sysname}")

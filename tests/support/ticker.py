@@ -1,8 +1,7 @@
-"""A process that ticks when told: an instant a line on stdin, what came of it as a line of JSON on stdout."""
+"""A process that ticks when told: an instant in, what came of it out."""
 
-import json
-import sys
-from datetime import datetime
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
 from aijobs.core.clock import system_chance
 from aijobs.services.coordinator import Coordinator
@@ -13,23 +12,20 @@ from tests.support.jobs import settings_of
 EVERY_MINUTE = {"schedules": {"minutely": {"cron": "* * * * *", "type": "t", "overlap": "allow"}}}
 
 
-def main(url: str) -> None:
-    """Tick until stdin ends."""
+def tick_when_told(url: str, told: Connection) -> None:
+    """Tick until nobody is there to tell."""
     store = open_store(url)
     settings = settings_of(**EVERY_MINUTE)
     coordinator = Coordinator(store, settings, chance=system_chance())
     scheduler = Scheduler(store, settings, coordinator=lambda: coordinator)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        report = scheduler.tick(datetime.fromisoformat(line.strip()))
-        answer = {
-            "created": len(report.created),
-            "existing": len(report.existing),
-            "failed": len(report.failed),
-        }
-        print(json.dumps(answer), flush=True)
+    with suppress(EOFError):
+        while True:
+            report = scheduler.tick(told.recv())
+            told.send(
+                {
+                    "created": len(report.created),
+                    "existing": len(report.existing),
+                    "failed": len(report.failed),
+                }
+            )
     store.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
