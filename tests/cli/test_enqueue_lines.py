@@ -126,17 +126,18 @@ def test_a_wrong_line_is_named_by_its_number_and_nothing_is_enqueued(
 
 
 def test_a_fault_in_a_line_is_told_with_the_file_its_line_and_the_column_only(run_cli: CommandLine) -> None:
-    lines = _lines(THREE[0], '{"type": "demo"', '{"type": "demo, "n": 1}', "[]")
+    lines = _lines(THREE[0], '{"type": "demo"', '{"type": "demo, "n": 1}', "[]", '{"type')
     with open("jobs.jsonl", "w") as file:  # noqa: PTH123
         file.write(lines)
 
     told = run_cli("enqueue", "--jsonl", "jobs.jsonl").err.splitlines()
     piped = run_cli("enqueue", "--jsonl", "-", stdin=lines).err.splitlines()
 
-    assert told[:3] == [
+    assert told[:4] == [
         "warning: jobs.jsonl line 2: column 16: not JSON: expecting ',' delimiter",
         "warning: jobs.jsonl line 3: column 18: not JSON: expecting ',' delimiter",
         "warning: jobs.jsonl line 4: must be a JSON object, such as {}, and is an array",
+        "warning: jobs.jsonl line 5: column 2: not JSON: unterminated string",
     ]
     assert piped[0] == told[0].replace("jobs.jsonl ", "")
 

@@ -5,12 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, text
 
 from aijobs.core.clock import Chance
 from aijobs.services.coordinator import Coordinator
 from aijobs.store import last_results
 from aijobs.store.engine import Store
+from aijobs.store.tables import job_results
 from tests.support.clock import ManualClock
 from tests.support.command_line import CommandLine
 from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
@@ -89,6 +90,19 @@ def test_a_job_without_a_result_says_why_and_one_that_is_not_there_says_so(
         f"error: job {waits} has no result: it is pending\nhint: `aijobs diagnose {waits}` says more\n"
     )
     assert f"no job {waits[:8]}" in unknown.err
+
+
+def test_a_result_that_retention_has_dropped_is_told_as_such(
+    cli: CommandLine, coordinator: Coordinator, store: Store
+) -> None:
+    job_id = done(coordinator, '"old"')
+    with store.write() as tx:
+        tx.execute(delete(job_results))
+
+    result = cli("result", job_id)
+
+    assert (result.code, result.out) == (3, "")
+    assert f"job {job_id} has no result: retention has dropped it" in result.err
 
 
 @pytest.mark.parametrize(
