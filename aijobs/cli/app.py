@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from aijobs import __version__
-from aijobs.cli.command import Entry, Group, notes
+from aijobs.cli.command import EXITS, Entry, Group, notes
 from aijobs.cli.completion import teach_shells
 from aijobs.cli.options import global_parameters
 
@@ -280,13 +280,7 @@ def _show_version(value: bool | None) -> None:
     "aijobs worker --drain",
     "aijobs inspect",
     "aijobs diagnose",
-    exits={
-        0: "done; the answer is good",
-        1: "done; the answer is bad",
-        3: "no such job, type, provider, plan, ...",
-        4: "conflict with how things stand now",
-        5: "the store cannot be reached, is locked, or of another version",
-    },
+    exits=EXITS,
 )
 def _root(
     version: Annotated[

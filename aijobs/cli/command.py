@@ -40,6 +40,18 @@ class _Notes:
     exits: Mapping[int, str]
 
 
+EXITS: Mapping[int, str] = {
+    0: "done; the answer is good",
+    1: "done; the answer is bad",
+    3: "no such job, type, provider, plan, ...",
+    4: "conflict with how things stand now",
+    5: "the store cannot be reached, is locked, or of another version",
+}
+"""What exit codes mean in general; each command says it more exactly."""
+
+_EVERYWHERE = {2: "usage or configuration error", 130: "interrupted"}
+
+
 def notes(*examples: str, exits: Mapping[int, str]) -> Callable[[CommandFunction], CommandFunction]:
     """Give a command the *examples* and the meaning of the exit codes that its `--help` ends with.
 
@@ -47,9 +59,8 @@ def notes(*examples: str, exits: Mapping[int, str]) -> Callable[[CommandFunction
     """
 
     def attach(function: CommandFunction) -> CommandFunction:
-        everywhere = {2: "usage or configuration error", 130: "interrupted"}
         function.__dict__["notes"] = _Notes(
-            examples=examples, exits=dict(sorted((everywhere | dict(exits)).items()))
+            examples=examples, exits=dict(sorted((_EVERYWHERE | dict(exits)).items()))
         )
         return function
 
@@ -134,6 +145,17 @@ class Group(_Parameters, TyperGroup):
             with formatter.section(title or "Commands"):
                 lines = [(name, entry.help) for name, entry in self.entries.items() if entry.section == title]
                 formatter.write_dl(lines)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """A group that is no command itself has an example of each of its commands, and their exit codes."""
+        if self.notes is None:
+            each = [command.notes for command in self.commands.values() if command.notes]
+            codes = sorted({code for one in each for code in one.exits})
+            general = {**EXITS, **_EVERYWHERE}
+            self.notes = _Notes(
+                examples=tuple(one.examples[0] for one in each), exits={code: general[code] for code in codes}
+            )
+        super().format_epilog(ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Names with their one-line help, without importing the commands."""

@@ -64,6 +64,19 @@ def test_each_help_shows_an_example_and_the_exit_codes(path: tuple[str, ...], ru
     assert result.err == ""
 
 
+@pytest.mark.parametrize("group", [name for name, entry in COMMANDS.items() if entry.commands])
+def test_the_help_of_a_group_has_an_example_of_each_of_its_commands(
+    group: str, run_bare: CommandLine
+) -> None:
+    shown = run_bare(group, "--help").out
+
+    assert shown.count("\nExamples:\n") == shown.count("\nExit codes:\n") == 1
+    examples = shown[shown.index("Examples:\n") : shown.index("Exit codes:\n")]
+    for name, entry in COMMANDS[group].commands.items():
+        assert COMMANDS[group].target or f" {group} {name}" in examples, entry.help
+    assert "  2    usage or configuration error\n" in shown
+
+
 @every_command
 def test_each_example_can_be_typed(path: tuple[str, ...]) -> None:
     loaded: Any = load(path[-1], _entry(path))
