@@ -149,7 +149,8 @@ class Group(_Parameters, TyperGroup):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """A group that is no command itself has an example of each of its commands, and their exit codes."""
         if self.notes is None:
-            each = [command.notes for command in self.commands.values() if command.notes]
+            commands: Mapping[str, Any] = self.commands
+            each = [command.notes for command in commands.values() if command.notes]
             codes = sorted({code for one in each for code in one.exits})
             general = {**EXITS, **_EVERYWHERE}
             self.notes = _Notes(
