@@ -36,15 +36,19 @@ def schedule_list(
     were skipped so far, and until when a schedule is paused; unknown before the first tick.
     """
     context = context_of(ctx)
-    entries = _timetable(context).entries(context.clock.now(), count=count)
+    timetable = _timetable(context)
+    entries = timetable.entries(context.clock.now(), count=count)
+    known = timetable.unknown_because is None
     context.printer.emit(
-        {"schedules": [_entry_shape(entry) for entry in entries]},
+        {"schedules": [_entry_shape(entry, known=known) for entry in entries]},
         lambda: context.printer.table(
             ("SCHEDULE", "TYPE", "WHEN", "NEXT IN ITS ZONE", "UTC", "CLOCKS", "PAUSED UNTIL"),
             _rows(entries),
             empty="no schedules are configured",
         ),
     )
+    if entries and not known:
+        context.printer.warn(f"whether a schedule is paused is unknown: {timetable.unknown_because}")
 
 
 @notes(
@@ -130,7 +134,7 @@ def _print_pause(context: Context, name: str, until: datetime | None) -> None:
 # --- Shapes and rows --------------------------------------------------------------------------------
 
 
-def _entry_shape(entry: Entry) -> dict[str, Any]:
+def _entry_shape(entry: Entry, *, known: bool) -> dict[str, Any]:
     record = entry.record
     paused = record.paused_until if record else None
     return {
@@ -143,7 +147,7 @@ def _entry_shape(entry: Entry) -> dict[str, Any]:
         "previous": _fire_shape(entry.previous) if entry.previous else None,
         "last_window": record.last_window if record else None,
         "skipped": record.skipped if record else None,
-        "paused": paused is not None and paused > entry.now,
+        "paused": (paused is not None and paused > entry.now) if known else None,
         "paused_until": None if paused == OPEN_END else paused,
     }
 

@@ -52,10 +52,11 @@ class Timetable:
 
     def __init__(self, settings: Settings, store: Callable[[], Store]) -> None:
         self.settings = settings
+        self.unknown_because: str | None = None  # why what became of the schedules was not found out
         self._store = store
 
     def entries(self, now: datetime, *, count: int) -> list[Entry]:
-        """Every schedule, by name. Without a store nothing is known of what became of them."""
+        """Every schedule, by name. Without a store what became of them is unknown, which is noted."""
         records = self._records()
         return [
             self._entry(name, now, count=count, record=records.get(name))
@@ -107,7 +108,8 @@ class Timetable:
     def _records(self) -> dict[str, Record]:
         try:
             store = self._store()
-        except StoreUnreachable:
+        except StoreUnreachable as error:
+            self.unknown_because = error.message
             return {}
         with store.read() as tx:
             return schedules.records(tx)

@@ -242,6 +242,17 @@ def test_schedule_list_needs_no_store(run_fresh: CommandLine) -> None:
     assert "America/New_York" not in result.err
 
 
+def test_without_a_store_it_is_unknown_whether_a_schedule_is_paused(run_bare: CommandLine) -> None:
+    configure(CONFIG)
+    Path("text.db").write_text("no database, but long enough to be looked at as if it were one")
+
+    for name, why in (("none.db", "no job store at "), ("text.db", "the file is not an SQLite database")):
+        told = run_bare("schedule", "list", "--json", database=f"sqlite:///{name}")
+
+        assert (told.code, {one["paused"] for one in told.json["schedules"]}) == (0, {None})
+        assert told.err.startswith(f"warning: whether a schedule is paused is unknown: {why}")
+
+
 def test_a_paused_schedule_fires_nothing_until_it_is_resumed(cli: CommandLine, clock: ManualClock) -> None:
     clock.set(at("2026-05-05T02:01:00Z"))
     cli("tick")
