@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,8 @@ from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.logs import LogFormat, LogLines, line_log
 from aijobs.cli.words import duration, positive_duration
-from aijobs.core.errors import Interrupted
+from aijobs.core.durations import format_duration
+from aijobs.core.errors import Interrupted, UsageError
 from aijobs.services.surroundings import allow_many_files
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ def worker(
         WorkerOptions.from_settings,
         concurrency=concurrency,
         types=tuple(dict.fromkeys(types)) if types else None,
-        lease=positive_duration(lease, "--lease"),
+        lease=_lease(lease),
         grace=duration(grace, "--grace"),
         drain=drain,
         max_jobs=max_jobs,
@@ -110,6 +112,16 @@ def worker(
     if report.stopped_by == "SIGINT":
         return Interrupted.exit_code
     return 1 if drain and report.dead_letter else 0
+
+
+def _lease(text: str | None) -> timedelta | None:
+    """As the configuration has it: with a shorter one, workers would take each other's jobs all day."""
+    from aijobs.core.settings.running import SHORTEST_LEASE
+
+    lease = positive_duration(text, "--lease")
+    if lease is not None and lease < SHORTEST_LEASE:
+        raise UsageError(f"--lease: must be at least {format_duration(SHORTEST_LEASE)}")
+    return lease
 
 
 def _run(

@@ -372,6 +372,7 @@ def test_a_worker_logs_lines_for_people_or_machines(running: CommandLine) -> Non
         (("--type", "dmeo"), 3, "did you mean 'demo'"),
         (("--concurrency", "0"), 2, "--concurrency"),
         (("--lease", "0s"), 2, "longer than 0s"),
+        (("--lease", "999ms"), 2, "--lease: must be at least 1s"),
         (("--lease", "60"), 2, "has no unit"),
         (("--grace", "-1s"), 2, "negative"),
         (("--log-format", "xml"), 2, "--log-format"),

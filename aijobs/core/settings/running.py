@@ -51,6 +51,9 @@ class Concurrency(Section):
         return self
 
 
+SHORTEST_LEASE = timedelta(seconds=1)
+
+
 class WorkerSettings(Section):
     """One worker process."""
 
@@ -61,7 +64,7 @@ class WorkerSettings(Section):
         Duration,
         Field(
             description="after this silence of a worker the others take its jobs over",
-            ge=timedelta(seconds=1),
+            ge=SHORTEST_LEASE,
         ),
     ] = timedelta(seconds=60)
     heartbeat: Annotated[
