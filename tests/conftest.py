@@ -1,5 +1,6 @@
 """Fixtures for everybody: a store on each database, a clock that stands still, chance that repeats itself."""
 
+import gc
 import os
 import shutil
 import threading
@@ -34,6 +35,9 @@ _WORKER_THREADS = ("aijobs-store", "aijobs-wake", "aijobs-leases", "aijobs-liste
 allow_many_files()  # as the commands do: some tests hold a thousand connections
 be_quick()
 
+_THRESHOLD = gc.get_threshold()
+gc.set_threshold(1_000_000)  # to look for garbage among the tests is half the time of collecting them
+
 _BOTH = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 
 
@@ -42,6 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("postgres"):
             item.user_properties.append(("database", "postgresql"))
+
+
+def pytest_collection_finish() -> None:
+    """From now on garbage is looked for as ever, and not among what was collected."""
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLD)
 
 
 @pytest.fixture
