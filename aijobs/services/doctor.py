@@ -63,7 +63,16 @@ def examine(
     With *probe*, every provider is also asked whether it takes the credentials.
     """
     patient = Patient(load=load, open=open_store, probe=probe)
-    return [finding for check in CHECKS for finding in check(patient)]
+    return [finding for check in CHECKS for finding in _findings(check, patient)]
+
+
+def _findings(check: Callable[[Patient], Iterator[Finding]], patient: Patient) -> Iterator[Finding]:
+    """What *check* finds. That it cannot be done, for want of a table for example, is a finding as well."""
+    try:
+        yield from check(patient)
+    except AijobsError as error:
+        name = check.__name__.strip("_")
+        yield Finding(check=name, ok=False, evidence=error.message, hint=error.hint)
 
 
 def _python(_: Patient) -> Iterator[Finding]:
