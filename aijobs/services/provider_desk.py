@@ -9,7 +9,7 @@ from aijobs.core.breaker import Change, Rules
 from aijobs.core.errors import UsageError
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.gates import Gate, Gates, health_of, tell
-from aijobs.store import claims, provider_states
+from aijobs.store import claims, provider_states, wake
 from aijobs.store.engine import Store, Tx
 from aijobs.store.provider_states import ProviderState
 
@@ -98,7 +98,10 @@ class ProviderDesk:
             (state,) = provider_states.locked(tx, [name], now).values()
             done = change(state, now)
             provider_states.save(tx, replace(state, **asdict(done.health)), now)
+            if done.health.breaker == breaker.Breaker.CLOSED:
+                provider_states.forget_trials(tx, name)
             tell(tx, name, done.reasons, now, actor=actor, why=reason)
+            wake.notify(tx)  # what was kept back may go out now
         return self.one(name)
 
     def _standing(

@@ -112,6 +112,7 @@ class Switching:
             self._note(
                 tx, verb, kind, scope, actor=actor, reason=reason, value=value, until=switch.expires_at
             )
+            wake.notify(tx)  # a fallback takes what its provider's breaker keeps back
         return switch
 
     def _note(

@@ -83,6 +83,7 @@ _NEWEST_UNMATCHED = (
     .order_by(_c.received_at.desc())
     .limit(bindparam("limit"))
 )
+_OPEN = select(_c.handled_at.is_(None)).where(*_KEY).with_for_update()
 _SETTLE = (
     update(deliveries)
     .where(*_KEY, _c.handled_at.is_(None))
@@ -99,13 +100,15 @@ def record(tx: Connection, found: Iterable[Delivery]) -> frozenset[Key]:
     return frozenset((row[0], row[1]) for row in tx.execute(_RECORD[tx.dialect.name], rows))
 
 
-def count_copies(tx: Connection, copies: Mapping[Key, int]) -> dict[Key, tuple[str, str | None]]:
-    """Count more copies of deliveries; by key the (body hash, job id) of the first."""
-    firsts = {}
+def count_copies(tx: Connection, copies: Mapping[Key, int]) -> dict[Key, tuple[str | None, str | None]]:
+    """Count more copies of deliveries; by key the (body hash, job id) of the first, which a prune may just
+    have taken away: then nothing is known of it.
+    """
+    firsts: dict[Key, tuple[str | None, str | None]] = {}
     for (provider, delivery_id), more in sorted(copies.items()):
         values = {"of_provider": provider, "of_delivery": delivery_id, "more": more}
-        body_hash, job_id = tx.execute(_COUNT_COPIES, values).one()
-        firsts[provider, delivery_id] = (body_hash, job_id)
+        first = tx.execute(_COUNT_COPIES, values).first()
+        firsts[provider, delivery_id] = (first[0], first[1]) if first else (None, None)
     return firsts
 
 
@@ -146,6 +149,12 @@ def about(tx: Connection, provider_job_ids: Sequence[str]) -> list[Delivery]:
 def newest_unmatched(tx: Connection, before: datetime, limit: int) -> list[Delivery]:
     """As `unmatched`, newest first: of many that concern nobody, the old ones have been looked at."""
     return _found(tx.execute(_NEWEST_UNMATCHED, {"before": before, "limit": limit}))
+
+
+def is_open(tx: Connection, delivery: Delivery) -> bool:
+    """Whether nobody has settled it, and nobody will until the transaction ends."""
+    key = {"of_provider": delivery.provider, "of_delivery": delivery.delivery_id}
+    return bool(tx.execute(_OPEN, key).scalar())
 
 
 def settle(tx: Connection, delivery: Delivery, outcome: str, job_id: str | None, now: datetime) -> bool:

@@ -39,14 +39,15 @@ _CREATE = PerDialect(
 )
 _CREATE_UNKEYED = insert(jobs).execution_options(**_COUNTED)
 
-_LOCKED = select(*COLUMNS).where(among(_c.id, "job_ids")).order_by(_c.id).with_for_update()
+# `key_share`: what only refers to a job, as a new replay's items do, need not wait for whoever moves it.
+_LOCKED = select(*COLUMNS).where(among(_c.id, "job_ids")).order_by(_c.id).with_for_update(key_share=True)
 _CHANGEABLE = ("cancel_requested_at", "provider_job_id", "parked_at")
 _changeable = attrgetter(*_CHANGEABLE)
 _HELD = (
     select(_c.id, _c.status, _c.lock_token, *(_c[name] for name in _CHANGEABLE))
     .where(among(_c.id, "job_ids"))
     .order_by(_c.id)
-    .with_for_update()
+    .with_for_update(key_share=True)
 )
 _RELEASE_KEY = (
     update(jobs)
@@ -205,7 +206,10 @@ _HASTEN = (
     .values(locked_until=bindparam("now"), updated_at=bindparam("now"))
 )
 _BY_WORK = (
-    select(*COLUMNS).where(among(_c.provider_job_id, "provider_job_ids")).order_by(_c.id).with_for_update()
+    select(*COLUMNS)
+    .where(among(_c.provider_job_id, "provider_job_ids"))
+    .order_by(_c.id)
+    .with_for_update(key_share=True)
 )
 _ASK_TO_CANCEL = (
     update(jobs)

@@ -52,6 +52,7 @@ _ADD_TRIAL = PerDialect(
     )
 )
 _DROP_TRIALS = delete(provider_trials).where(_t.job_id.in_(bindparam("job_ids", expanding=True)))
+_FORGET_TRIALS = delete(provider_trials).where(_t.provider == bindparam("of_name"))
 _DEAD_TRIALS = select(_t.job_id).where(_t.locked_until <= bindparam("now"))
 _DROP_DEAD_TRIALS = _DROP_TRIALS.where(_t.locked_until <= bindparam("now"))
 
@@ -128,6 +129,11 @@ def add_trials(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
 def drop_trials(tx: Connection, job_ids: Sequence[str]) -> None:
     """Trial calls that have ended."""
     tx.execute(_DROP_TRIALS, {"job_ids": list(job_ids)})
+
+
+def forget_trials(tx: Connection, name: str) -> None:
+    """The trial calls of a provider that needs none any more; those still out end without being asked for."""
+    tx.execute(_FORGET_TRIALS, {"of_name": name})
 
 
 def dead_trials(tx: Connection, now: datetime) -> list[str]:

@@ -34,11 +34,15 @@ _RETRY_USELESS = 60.0  # seconds until a server that dropped LISTEN is given ano
 
 
 def notify(tx: Connection) -> None:
-    """Wake the workers when *tx* commits: sent once a transaction; on SQLite the commit is the signal."""
+    """Wake the workers when *tx* commits: sent once a transaction; on SQLite the commit is the signal.
+
+    What is sent within a savepoint may be rolled back with it, and does not count as sent.
+    """
     transaction = tx.get_transaction()
     if not dialect.is_postgresql(tx) or tx.info.get("notified") is transaction:
         return
-    tx.info["notified"] = transaction
+    if not tx.in_nested_transaction():
+        tx.info["notified"] = transaction
     tx.execute(_NOTIFY, {"channel": CHANNEL})
 
 

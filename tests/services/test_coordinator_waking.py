@@ -8,6 +8,8 @@ import pytest
 from aijobs.core.clock import Chance
 from aijobs.core.lifecycle import Abandoned
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.provider_desk import ProviderDesk
+from aijobs.services.switching import Switching
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
 from tests.support.jobs import LEASE, claim_one, ended, new_job, settings_of
@@ -56,6 +58,39 @@ def test_workers_hear_of_a_job_that_is_handed_back(store: Store, coordinator: Co
     job = claim_one(coordinator)
     with listening(store) as wake:
         coordinator.finish([ended(job, Abandoned(reason="shutdown"))])
+
+        assert wake.wait(LONG)
+
+
+def test_workers_hear_that_a_person_lets_a_provider_be_called_again(
+    store: Store, coordinator: Coordinator
+) -> None:
+    desk = ProviderDesk(store, coordinator.settings)
+    desk.hold("p", actor="ana", reason="a test", lasting=None)
+    with listening(store) as wake:
+        desk.reset("p", actor="ana", reason="it is well")
+
+        assert wake.wait(LONG)
+
+
+def test_workers_hear_that_a_switch_was_thrown(store: Store, coordinator: Coordinator) -> None:
+    with listening(store) as wake:
+        Switching(store, coordinator.settings).pause(
+            ["t"], below=None, actor="ana", reason="a test", lasting=None
+        )
+
+        assert wake.wait(LONG)
+
+
+def test_a_word_to_the_workers_that_was_rolled_back_with_a_savepoint_is_sent_again(
+    store: Store, coordinator: Coordinator
+) -> None:
+    with listening(store) as wake:
+        with store.write() as tx:
+            inner = tx.begin_nested()
+            coordinator.enqueue_in(tx, [new_job({"n": 1}), new_job({"n": 2})], actor="test")
+            inner.rollback()
+            coordinator.enqueue_in(tx, [new_job({"n": 3}), new_job({"n": 4})], actor="test")
 
         assert wake.wait(LONG)
 

@@ -10,6 +10,7 @@ from aijobs.core.clock import seeded_chance
 from aijobs.core.lifecycle import Abandoned
 from aijobs.core.model import CallFacts, ErrorClass, Status
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.provider_desk import ProviderDesk
 from aijobs.store import provider_states
 from aijobs.store.engine import open_store
 from tests.support.jobs import LEASE, claim_some, ended, fail, new_job, present, settings_of, succeed
@@ -50,6 +51,59 @@ def break_it(coordinator, clock, failures=3) -> None:
         (claim,) = claim_some(coordinator, 1)
         clock.advance(seconds=1)
         fail(coordinator, claim.job, ErrorClass.UNAVAILABLE)
+
+
+def test_a_trial_that_is_out_while_a_person_resets_the_breaker_keeps_no_later_trial_away(
+    store, coordinator, clock
+):
+    enqueue(coordinator, 30)
+    break_it(coordinator, clock)
+    clock.advance(seconds=31)
+    (trial,) = claim_some(coordinator, 5)
+
+    ProviderDesk(store, coordinator.settings).reset("p", actor="ana", reason="it is well")
+    clock.advance(seconds=2)
+    succeed(coordinator, trial.job)
+    break_it(coordinator, clock)
+    clock.advance(seconds=31)
+
+    assert len(claim_some(coordinator, 5)) == 1
+
+
+def test_a_trial_that_is_out_when_the_breaker_closes_keeps_no_later_trial_away(store, coordinator, clock):
+    enqueue(coordinator, 40)
+    break_it(coordinator, clock)
+    clock.advance(seconds=31)
+    (trial,) = claim_some(coordinator, 5)
+    with store.write() as tx:
+        late = {"provider": "p", "job_id": "late", "fence": 1, "locked_until": clock.now() + LEASE * 9}
+        provider_states.add_trials(tx, [late])
+
+    succeed(coordinator, trial.job)
+    while state_of(store).breaker != "closed":
+        for claim in claim_some(coordinator, 5):
+            succeed(coordinator, claim.job)
+    break_it(coordinator, clock)
+    clock.advance(seconds=31)
+
+    assert len(claim_some(coordinator, 5)) == 1
+
+
+def test_a_claim_locks_the_rows_of_several_providers_in_the_order_of_an_end(store, monkeypatch):
+    fields = {"kind": "python", "callable": "builtins:str", "rate": "1000/s"}
+    types = {"ta": {"provider": "a"}, "tb": {"provider": "b"}}
+    settings = settings_of(providers={"a": fields, "b": fields}, types=types)
+    coordinator = Coordinator(store, settings, chance=seeded_chance(1))
+    urgent_b = new_job({"n": 1}, type="tb", priority=1)
+    coordinator.enqueue_many([new_job({"n": 2}, type="ta"), urgent_b], actor="t")
+
+    seen, really = [], provider_states.locked
+    monkeypatch.setattr(
+        provider_states, "locked", lambda tx, names, now: seen.extend(names) or really(tx, names, now)
+    )
+
+    assert [claim.job.type for claim in claim_some(coordinator, 2)] == ["tb", "ta"]
+    assert seen == ["a", "b"]
 
 
 def test_failures_in_a_row_open_the_breaker_for_everybody(store, coordinator, clock):

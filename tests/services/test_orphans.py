@@ -155,6 +155,18 @@ def test_two_who_look_at_once_adopt_once(site: Site) -> None:
     assert present(site.store, job.id).attempts == 2
 
 
+def test_two_who_look_at_once_note_a_late_outcome_once(site: Site) -> None:
+    job = site.lost()
+    site.deliver(kind="response.failed")
+    site.clock.advance(PATIENCE)
+    (delivery,) = site.orphans.due()
+
+    fates = [site.coordinator.settle_delivery(delivery, broken(job)).fate for _ in range(2)]
+
+    assert fates == [Fate.LATE, Fate.KNOWN]
+    assert len(site.late(job.id)) == 1
+
+
 def test_work_that_failed_is_noted_and_not_taken_over(site: Site) -> None:
     job = site.lost()
     site.deliver(kind="response.failed")

@@ -173,22 +173,47 @@ def test_a_delivery_that_comes_before_the_job_is_parked_makes_its_first_look_due
     assert [claim.resume for claim in claim_some(coordinator)] == [True]
 
 
-def test_a_delivery_that_comes_while_the_provider_is_asked_makes_one_more_look_due(
+def test_a_delivery_that_comes_while_the_provider_is_asked_makes_one_more_look_due_and_no_third(
     webhooks, coordinator, clock
 ):
-    parked(coordinator, clock)
+    first = parked(coordinator, clock)
     clock.advance(timedelta(minutes=6))
     asked = claim_one(coordinator)
-    began = clock.now()
     clock.advance(timedelta(seconds=1))
 
     deliver(webhooks)
-    park(coordinator, clock, asked, began)
-    again = claim_one(coordinator)
     clock.advance(timedelta(seconds=1))
-    park(coordinator, clock, again, clock.now())
+    park(coordinator, clock, asked, first.claimed_at)
+    again = claim_one(coordinator)
+    park(coordinator, clock, again, first.claimed_at)
 
     assert claim_some(coordinator) == []
+
+
+def test_a_delivery_does_not_make_every_later_look_due(webhooks, coordinator, clock):
+    first = parked(coordinator, clock)
+    clock.advance(timedelta(minutes=1))
+    deliver(webhooks)
+
+    looks = 0
+    for _ in range(20):
+        clock.advance(timedelta(seconds=1))
+        for claim in claim_some(coordinator):
+            looks += 1
+            park(coordinator, clock, claim.job, first.claimed_at)  # which is when its attempt began
+
+    assert looks == 1
+
+
+def test_a_copy_whose_first_was_just_pruned_is_a_copy_all_the_same(store, webhooks, clock, monkeypatch):
+    deliver(webhooks)
+    monkeypatch.setattr(deliveries, "record", lambda *_: frozenset())  # which saw it before it was gone
+    clock.advance(timedelta(minutes=1))
+    copy = read(webhooks, "wh_2")
+
+    (answer,) = webhooks.record([copy])
+
+    assert (answer.outcome, answer.contradicts, answer.job_id) == ("duplicate", False, None)
 
 
 def test_a_delivery_that_comes_at_the_instant_in_which_its_job_is_parked_is_not_missed(

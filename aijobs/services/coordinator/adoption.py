@@ -22,6 +22,8 @@ def settle(tx: Tx, delivery: Delivery, reply: Reply, now: datetime) -> Settled:
     job = moves.locked(tx, [owner]).get(owner) if owner else None
     if job is None:
         return Settled(fate=Fate.UNKNOWN)
+    if not deliveries.is_open(tx, delivery):  # another worker asked as well, and was quicker
+        return Settled(fate=Fate.KNOWN, job_id=job.id)
     fate = _fate(tx, job, delivery, reply, now)
     if fate is not Fate.OPEN:
         deliveries.settle(tx, delivery, "accepted", job.id, now)

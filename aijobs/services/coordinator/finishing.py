@@ -122,8 +122,9 @@ class Finishing:
         the provider was being asked.
         """
         staying = [one for one in decided if one[2].target is Status.PROCESSING]
-        works = {_work(ended, job): (job.id, ended.started_at) for ended, job, _ in staying}
-        began = {work: started_at for work, (_, started_at) in works.items()}
+        # `updated_at`, of the job as it was claimed, is when this look began; the attempt began long ago.
+        works = {_work(ended, job): (job.id, job.updated_at) for ended, job, _ in staying}
+        began = {work: at for work, (_, at) in works.items()}
         news = deliveries.news_of(tx, began) if works else frozenset()
         deliveries.match(tx, {work: works[work][0] for work in news}, now)
         return [(job, _park_values(ended, job, move, now, news)) for ended, job, move in staying]

@@ -108,7 +108,7 @@ class Gates:
         counts: dict[str, list[int]] = {}
         for job in claimed:
             counts.setdefault(job.provider or "", [0, 0])[job.attempts > 1 or job.deferrals > 0] += 1
-        for name, (first, again) in counts.items():
+        for name, (first, again) in sorted(counts.items()):
             if name in self.rates:
                 self._spend(tx, name, first + again, now)
         began = now.timestamp() // _BUCKET_SECONDS * _BUCKET_SECONDS
@@ -224,6 +224,8 @@ class Gates:
             return {}
         changed = replace(state, **asdict(health), last_headers=headers or state.last_headers)
         provider_states.save(tx, changed, now)
+        if health.breaker == Breaker.CLOSED != before.breaker:
+            provider_states.forget_trials(tx, state.name)
         tell(tx, state.name, reasons, now)
         return changes
 

@@ -59,8 +59,8 @@ def _taken(delivery: Delivery, jobs: Mapping[Work, str]) -> Received:
     return Received(reception=Reception.ACCEPTED if job_id else Reception.UNMATCHED, job_id=job_id)
 
 
-def _copy(delivery: Delivery, first_hash: str, job_id: str | None) -> Received:
-    other = first_hash != delivery.body_hash
+def _copy(delivery: Delivery, first_hash: str | None, job_id: str | None) -> Received:
+    other = first_hash not in (None, delivery.body_hash)
     return Received(reception=Reception.DUPLICATE, job_id=job_id, contradicts=other)
 
 
