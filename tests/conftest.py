@@ -14,10 +14,10 @@ from aijobs.core.clock import Chance, seeded_chance
 from aijobs.services.surroundings import allow_many_files
 from aijobs.store import sqlite
 from aijobs.store.engine import Store, open_store
+from tests.support import quick_sqlite, quick_uvicorn
 from tests.support.clock import ManualClock
 from tests.support.emptying import empty
 from tests.support.postgres import Server, running_server
-from tests.support.quick_sqlite import DURABLE, be_quick
 
 hypothesis.settings.register_profile(
     "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -33,7 +33,8 @@ for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
 
 _WORKER_THREADS = ("aijobs-store", "aijobs-wake", "aijobs-leases", "aijobs-listener", "aijobs-messenger")
 allow_many_files()  # as the commands do: some tests hold a thousand connections
-be_quick()
+quick_sqlite.be_quick()
+quick_uvicorn.be_quick()
 
 _THRESHOLD = gc.get_threshold()
 gc.set_threshold(1_000_000)  # to look for garbage among the tests is half the time of collecting them
@@ -99,7 +100,7 @@ def sqlite_url(tmp_path: Path) -> str:
 @pytest.fixture
 def durable_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a test of how connections keep their commits: those made from now on do it as in earnest."""
-    monkeypatch.setattr(sqlite, "_PRAGMAS", DURABLE)
+    monkeypatch.setattr(sqlite, "_PRAGMAS", quick_sqlite.DURABLE)
 
 
 @pytest.fixture(params=_BOTH)
