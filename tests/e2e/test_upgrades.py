@@ -15,6 +15,7 @@ from aijobs.core.model import Status
 from aijobs.store import dialect, engine, schema, upgrading
 from aijobs.store.engine import open_store
 from tests.support import next_version
+from tests.support.forked import Forked
 from tests.support.invariants import violations
 from tests.support.next_version import NUMBER
 from tests.support.processes import Process, Site
@@ -49,12 +50,10 @@ def place(tmp_path: Path, database_url: str) -> Iterator[Upgrading]:
 
 
 def heard(worker: Process, word: str) -> None:
-    """Read what *worker* says until *word* is in it."""
-    assert worker.process.stderr is not None
-    for line in worker.process.stderr:
-        if word in line:
-            return
-    raise AssertionError(f"the worker ended and never said {word}")
+    """Wait until *worker* has said *word*."""
+    process = worker.process
+    assert isinstance(process, Forked)
+    eventually(lambda: word in process.complained(), 20)
 
 
 def test_workers_end_what_they_hold_and_leave_the_rest_to_the_next_version(place: Upgrading) -> None:

@@ -72,6 +72,10 @@ class Forked:
         code = self.wait(timeout)
         return Result(code, self._out.read_text(), self._err.read_text())
 
+    def complained(self) -> str:
+        """What it has said on stderr so far."""
+        return self._err.read_text() if self._err.exists() else ""
+
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
