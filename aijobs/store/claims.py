@@ -21,9 +21,6 @@ from aijobs.store.tables import jobs
 LOWEST_PRIORITY = -(2**31)
 """The least that the column takes: no job is below it."""
 
-LONGEST_PAUSE = "30s"
-"""How long whoever holds the lock of the claim may be silent between two statements, on PostgreSQL."""
-
 _c = jobs.c
 
 _DUE = (
@@ -142,7 +139,6 @@ _BY_INDEX = [
 _STEER = select(*_BY_INDEX)
 _LOCK = select(
     *_BY_INDEX,
-    func.set_config("idle_in_transaction_session_timeout", bindparam("idle"), True),
     func.pg_advisory_xact_lock(0x61696A6F6273),  # "aijobs" in ASCII
 )
 _NEXT_DUE = select(func.min(_c.next_run_at)).where(_c.turn.is_(None), _c.next_run_at.is_not(None))
@@ -270,12 +266,11 @@ def next_due(tx: Connection) -> datetime | None:
 def lock(tx: Connection) -> None:
     """Be the only one to claim until the transaction ends: two workers cannot both take the last slot.
 
-    SQLite has one writer anyway: its transaction began with BEGIN IMMEDIATE. On PostgreSQL the server ends
-    the session of a holder that says nothing for LONGEST_PAUSE, because its process was stopped or its
-    machine is gone: nobody else could claim until then. Steers as `steer` does, in the same round trip.
+    SQLite has one writer anyway: its transaction began with BEGIN IMMEDIATE. Steers as `steer` does, in the
+    same round trip.
     """
     if is_postgresql(tx):
-        tx.execute(_LOCK, {"idle": LONGEST_PAUSE})
+        tx.execute(_LOCK)
 
 
 def steer(tx: Connection) -> None:

@@ -41,7 +41,7 @@ class Store:
         self.created = False
         self.warnings = sqlite.warnings_for(path) if path else ()
         self._reader = engine.execution_options(aijobs_read=True)
-        self._at_once = engine.execution_options(isolation_level="AUTOCOMMIT") if path is None else engine
+        self._at_once = engine.execution_options(aijobs_at_once=True)
         self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
 
     def __repr__(self) -> str:
@@ -52,7 +52,10 @@ class Store:
         return self._transaction(self._reader)
 
     def write(self) -> AbstractContextManager[Tx]:
-        """A transaction that commits at the end of the block and rolls back when an exception leaves it."""
+        """A transaction that commits at the end of the block and rolls back when an exception leaves it.
+
+        PostgreSQL ends one in which nothing is said for half a minute.
+        """
         return self._transaction(self.engine)
 
     def at_once(self) -> AbstractContextManager[Tx]:

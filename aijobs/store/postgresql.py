@@ -17,6 +17,9 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 CONNECT_TIMEOUT = 10
 """Seconds one attempt to connect may take."""
 
+LONGEST_PAUSE = "30s"
+"""How long a transaction that writes may be silent between two statements before the server ends it."""
+
 _IDLE_CHECK = 30.0  # seconds after which an idle connection is tried before it is used
 _REFRESH = 60.0  # seconds after which the server's clock is read again
 _JUMP = 1.0  # seconds by which wall and monotonic clock may part before the measurement is distrusted
@@ -155,9 +158,8 @@ def _connected(connection: Any, record: Any, clock: ServerClock) -> None:
     record.info["used"] = clock.monotonic()
     if connection.info.parameter_status("TimeZone") != "UTC":
         _read_times_as_utc(connection)
-    connection.autocommit = True  # one round trip, and no transaction left open
+    connection.autocommit = True  # where a transaction begins, `_begin` says so
     read_clock(connection.execute, clock)
-    connection.autocommit = False
 
 
 def _read_times_as_utc(connection: Any) -> None:
@@ -186,9 +188,10 @@ def _checked_out(connection: Any, record: Any, clock: ServerClock) -> None:
     if idle < _IDLE_CHECK and not _has_news(connection):
         return
     try:
+        begins = connection.autocommit
         connection.autocommit = True
         connection.execute("")
-        connection.autocommit = False
+        connection.autocommit = begins
     except (
         Exception
     ) as error:  # whatever it is: the pool opens another one, and that error is the one to show
@@ -196,17 +199,26 @@ def _checked_out(connection: Any, record: Any, clock: ServerClock) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Say what the next BEGIN is to be; told to psycopg only on a change, because most follow their like.
+    """Begin as the execution options ask; psycopg is told only of a change, because most follow their like.
 
-    With the execution option `aijobs_read` the transaction sees one moment of the store and cannot write.
+    `aijobs_read`: the transaction sees one moment of the store and cannot write. `aijobs_at_once`: there is
+    none, each statement commits itself. Otherwise it writes, and is bounded: what a process locks that was
+    stopped, or whose machine is gone, would stay locked, and sooner or later every claim waits for it. The
+    bound is set by the message that begins, so it costs no round trip, and no session keeps it.
     """
-    read = connection.get_execution_options().get("aijobs_read", False)
+    options = connection.get_execution_options()
+    read = options.get("aijobs_read", False)
     info = connection.info
     if read != info.get("read", False):
         dbapi: Any = connection.connection.dbapi_connection
+        dbapi.autocommit = not read
         dbapi.isolation_level = _REPEATABLE_READ if read else None
         dbapi.read_only = True if read else None
         info["read"] = read
+    if not (read or options.get("aijobs_at_once", False)):
+        connection.exec_driver_sql(
+            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"
+        )
 
 
 def _has_news(connection: Any) -> bool:

@@ -58,8 +58,8 @@ def running(tx: Tx, type_name: str, count: int, now: datetime, *, users: int) ->
 def settled(store: Store) -> None:
     """Let a server take its statistics, as its autovacuum will have. One in SQLite has none."""
     if store.dialect == "postgresql":
-        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM ANALYZE"))
+        with store.at_once() as tx:
+            tx.execute(text("VACUUM ANALYZE"))
 
 
 def _crowd(users: int) -> str:

@@ -69,8 +69,8 @@ def fill(store: Store, count: int) -> None:
         _add_counts(rows, ended)
         _load(tx, rows)
     if store.dialect == "postgresql":
-        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM ANALYZE"))
+        with store.at_once() as tx:
+            tx.execute(text("VACUUM ANALYZE"))
 
 
 def _add_job(rows: Rows, n: int, job_id: str, created: datetime, now: datetime) -> str:
