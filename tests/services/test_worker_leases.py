@@ -16,9 +16,11 @@ from aijobs.core.errors import SchemaMismatch, StoreError, StoreUnreachable
 from aijobs.core.log_events import LogEvent
 from aijobs.core.model import Done, Pending, Reply, Status
 from aijobs.providers.contract import Call
-from aijobs.services.coordinator import Coordinator, Renewal
+from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Renewal
 from aijobs.services.sweeper import Sweeper
-from aijobs.services.worker.leases import Key, LeaseKeeper
+from aijobs.services.worker.draining import Draining
+from aijobs.services.worker.errands import Errand, Errands
+from aijobs.services.worker.leases import Key, LeaseKeeper, key_of
 from aijobs.store import jobs
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
@@ -303,6 +305,45 @@ def test_a_job_that_blocks_the_event_loop_keeps_its_lease(database_url: str, cha
     assert set(swept) == {0}
     assert [one["outcome"] for one in history(store, job_id)] == ["succeeded"]
     store.close()
+
+
+def test_what_is_claimed_is_kept_before_the_event_loop_hears_of_it(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    enqueue(store, chance)
+    one, settings = Keeping(), settings_of()
+    errands = Errands(
+        Coordinator(store, settings, chance=chance), one.keeper, Draining(store, settings, ("t",)),
+        worker="w1", log=Heard(),
+    )  # fmt: skip
+
+    answer = errands.run(Errand(claim=ClaimRequest(worker="w1", slots=1, lease=LEASE)))
+
+    (claim,) = answer.claims
+    assert one.keeper.stands(key_of(claim.job))
+
+
+def test_a_lease_lost_before_the_event_loop_hears_of_the_claim_leads_to_no_call(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    job_id = enqueue(store, chance)
+    other = Coordinator(store, settings_of(), chance=chance)
+
+    class Unlucky(Coordinator):
+        def claim(self, request: ClaimRequest) -> list[Claim]:
+            found = super().claim(request)
+            if found:
+                clock.advance(LEASE)
+                other.rescue(limit=10)
+            return found
+
+    coordinator = Unlucky(store, settings_of(), chance=chance)
+    with running(store, coordinator=coordinator, **asleep()) as one:
+        eventually(lambda: one.so_far.lost == 1)
+        eventually(lambda: not one.crew.keeper._held)
+
+    assert one.provider.calls == []
+    assert present(store, job_id).status is Status.FAILED
 
 
 def test_a_stale_worker_that_finishes_late_changes_nothing(

@@ -10,7 +10,7 @@ from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import ErrorClass, Failure, Status
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished, Rescue
 from aijobs.services.worker.draining import Draining, Wait
-from aijobs.services.worker.leases import Key, LeaseKeeper, Until
+from aijobs.services.worker.leases import Key, LeaseKeeper, key_of
 from aijobs.services.worker.schema_watch import SchemaWatch
 from aijobs.store import jobs, leases
 
@@ -41,8 +41,7 @@ class Answer:
     rescued: Rescue = field(default_factory=Rescue)
     expired: Rescue = field(default_factory=Rescue)
     cancels: list[Key] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-    until: Until | None = None
+    claims: list[Claim] = field(default_factory=list)  # the keeper renews them already
     asked_at: datetime | None = None  # not later than the instant by which the claim went
     next_due: datetime | None = None
     drained: bool = False
@@ -148,10 +147,12 @@ class Errands:
         answer.outgrown = self._schema.fault()
         if answer.outgrown is not None:
             return
-        answer.until = self._keeper.until()  # before the transaction: never later than the store's own
+        until = self._keeper.until()  # before the transaction: never later than the store's own
         answer.asked_at = asked_at = self._coordinator.clock.now()
         answer.claims = self._coordinator.claim(request)
         if answer.claims:
+            # Not in the event loop, which may be too busy to hear of them before their leases are over.
+            self._keeper.hold([key_of(claim.job) for claim in answer.claims], until)
             return  # they are to start now; whoever asks looks ahead when that is done
         answer.next_due = self._coordinator.next_start(asked_at)
         if errand.drain:

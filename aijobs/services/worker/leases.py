@@ -88,7 +88,7 @@ class LeaseKeeper:
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name="aijobs-leases", daemon=True)
 
-    # --- From the event loop ---
+    # --- From the event loop, and from the store's thread ---
 
     def start(self) -> None:
         """Begin to renew."""

@@ -247,9 +247,7 @@ class Shift:
         self._asked_at = answer.asked_at or self._asked_at
         if answer.next_due is not None and self._asked_at is not None:
             self._look_when_due(answer.next_due, self._asked_at, now)
-        if answer.until is not None and answer.claims:
-            self._keeper.hold([(claim.job.id, claim.job.lock_token) for claim in answer.claims], answer.until)
-            self._begin(answer.claims)
+        self._begin(answer.claims)
         if answer.drained:
             self._closing = True
         if errand.drain and errand.claim is not None:
