@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from aijobs.core.clock import Chance
 from aijobs.core.errors import ConfigError, ConfigFault
+from aijobs.core.lifecycle import Parked
 from aijobs.core.log_events import LogEvent
-from aijobs.core.model import Done, Reply
+from aijobs.core.model import Done, Pending, Reply, Status
 from aijobs.core.settings import Settings
 from aijobs.core.settings.changes import changed
 from aijobs.providers.contract import Call
@@ -18,10 +20,11 @@ from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.worker import WorkerOptions, reloading
 from aijobs.store import workers
 from aijobs.store.engine import Store
-from tests.support.jobs import new_job, settings_of
+from tests.support.clock import ManualClock
+from tests.support.jobs import LEASE, claim_one, ended, new_job, present, settings_of
 from tests.support.kept import last_events
 from tests.support.wait import eventually
-from tests.support.workers import Heard, Latch, ScriptedProvider, make_worker, running
+from tests.support.workers import Heard, Latch, Running, ScriptedProvider, make_worker, running
 
 
 class File:
@@ -205,6 +208,79 @@ def test_a_type_that_was_taken_away_is_served_by_nobody_whoever_still_has_it(
 
     assert (at_first, afterwards) == ((("demo", "t", "u"), 2), (("demo", "t"), 7))
     assert "no live worker serves type u" in found.summary
+
+
+BOTH = settings_of(types={"t": {"provider": "p"}, "u": {"provider": "p"}})
+WITHOUT_T = settings_of(types={"u": {"provider": "p"}})
+
+
+def drop_its_type(one: Running, file: File) -> None:
+    file.settings = WITHOUT_T
+    one.worker.reload()
+    eventually(lambda: one.worker.settings is WITHOUT_T)
+
+
+def held_pending(latch: Latch) -> Callable[[Call], Any]:
+    async def answer(call: Call) -> Reply:
+        await latch.passed()
+        return Pending(provider_job_id="resp_1")
+
+    return answer
+
+
+def test_work_that_a_provider_took_on_is_kept_though_its_type_was_dropped_meanwhile(
+    store: Store, chance: Chance
+) -> None:
+    file, latch = File(BOTH), Latch()
+    job = Coordinator(store, BOTH, chance=chance).enqueue(new_job(), actor="test").job
+    provider = ScriptedProvider(held_pending(latch))
+
+    with running(store, provider, settings=BOTH, source=file.read) as one:
+        eventually(lambda: provider.count("submit") == 1)
+        drop_its_type(one, file)
+        latch.open.set()
+        eventually(lambda: present(store, job.id).parked_at)
+
+    assert present(store, job.id).provider_job_id == "resp_1"
+
+
+def test_work_that_is_asked_after_is_cancelled_though_its_type_was_dropped_meanwhile(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    file, latch = File(BOTH), Latch()
+    coordinator = Coordinator(store, BOTH, chance=chance)
+    job = coordinator.enqueue(new_job(), actor="test").job
+    end = Parked(provider_job_id="resp_1", poll_at=clock.now())
+    coordinator.finish([ended(claim_one(coordinator), end)])
+    provider = ScriptedProvider(poll=held_pending(latch))
+
+    with running(store, provider, settings=BOTH, source=file.read) as one:
+        eventually(lambda: provider.count("poll") == 1)
+        drop_its_type(one, file)
+        coordinator.cancel(job.id, actor="ana", reason="not needed")
+        eventually(lambda: present(store, job.id).status is Status.CANCELLED)
+
+    assert provider.count("cancel") == 1
+
+
+def test_work_begun_under_a_lost_lease_is_cancelled_though_its_type_was_dropped_meanwhile(
+    store: Store, clock: ManualClock, chance: Chance
+) -> None:
+    file, latch, hour = File(BOTH), Latch(), timedelta(hours=1)
+    other = Coordinator(store, BOTH, chance=chance)
+    other.enqueue(new_job(), actor="test")
+    provider = ScriptedProvider(held_pending(latch))
+
+    with running(
+        store, provider, settings=BOTH, source=file.read, renew_every=hour, repair_every=hour
+    ) as one:
+        eventually(lambda: provider.count("submit") == 1)
+        one.crew.shift._check_leases = lambda now: None  # type: ignore[method-assign]
+        drop_its_type(one, file)
+        clock.advance(LEASE)
+        other.rescue(limit=10)
+        latch.open.set()
+        eventually(lambda: provider.count("cancel") == 1)
 
 
 def test_who_asks_is_answered_even_when_nothing_has_changed(store: Store) -> None:

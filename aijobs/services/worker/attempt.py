@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from aijobs.core.lifecycle import Abandoned
 from aijobs.core.model import NO_CALL, CallFacts, Phase
+from aijobs.core.polling import Pace
+from aijobs.core.settings import TypeSettings
+from aijobs.providers.contract import Adapter, Call
 from aijobs.services.coordinator import Claim
 from aijobs.services.worker.ids import client_request_id
 from aijobs.services.worker.leases import Key, key_of
@@ -20,6 +23,20 @@ class Stop(StrEnum):
     HANDED_BACK = "handed back"  # the worker goes away
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What an attempt needs of the configuration to come to its end.
+
+    Kept with it, because a reload meanwhile may drop its type or its provider, and work that a provider has
+    taken on must not be forgotten for that.
+    """
+
+    adapter: Adapter
+    kind: TypeSettings
+    pace: Pace
+    question: Call  # the call that asks after, or cancels, work the provider has: it carries no input
+
+
 @dataclass(slots=True)
 class Attempt:
     """A claim at work. Belongs to the event loop."""
@@ -30,6 +47,7 @@ class Attempt:
     task: "asyncio.Task[None] | None" = None
     entered: bool = False  # its task runs, so it can be cancelled
     call_begun: bool = False  # from here on the provider may have been asked
+    means: Means | None = None  # once they are known
     stop: Stop | None = None
     why: str = ""
 

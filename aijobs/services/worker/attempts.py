@@ -12,13 +12,13 @@ from aijobs.core.clock import Chance, Clock
 from aijobs.core.errors import UsageError
 from aijobs.core.lifecycle import AttemptEnd, Cancelled, Failed, Parked, Succeeded
 from aijobs.core.log_events import Log, LogEvent
-from aijobs.core.model import NO_CALL, Done, ErrorClass, Failure, Job, Pending, Reply
+from aijobs.core.model import NO_CALL, Done, ErrorClass, Failure, Pending, Reply
 from aijobs.core.polling import GONE_FOR, poll_delay, stuck
 from aijobs.core.redaction import redact
 from aijobs.core.retry import NO_MORE_ROOM
 from aijobs.providers.contract import PollFailed
 from aijobs.services.worker.attempt import Attempt, Stop, facts_of, handed_back
-from aijobs.services.worker.calls import Calls
+from aijobs.services.worker.calls import Calls, may_grow
 from aijobs.services.worker.leases import Key
 
 
@@ -53,10 +53,11 @@ class Attempts:
         except Exception as fault:  # whatever it is, the job must not be left hanging: the policy decides
             return self._own_fault(attempt, fault, ErrorClass.INTERNAL)
 
-    async def cancel_orphan(self, job: Job, provider_job_id: str) -> None:
+    async def cancel_orphan(self, attempt: Attempt, provider_job_id: str) -> None:
         """Stop work that was begun under a lease now lost: somebody else begins, or has begun, it anew."""
-        await self.calls.adapter_of(job).cancel(self.calls.question_of(job), provider_job_id)
-        self.log.emit(LogEvent.ORPHAN_CANCELLED, job=job.id, provider_job_id=provider_job_id)
+        means = self.calls.means_of(attempt)
+        await means.adapter.cancel(means.question, provider_job_id)
+        self.log.emit(LogEvent.ORPHAN_CANCELLED, job=attempt.claim.job.id, provider_job_id=provider_job_id)
 
     # --- The ordinary way ---
 
@@ -67,15 +68,15 @@ class Attempts:
         now = self.clock.now()
         if job.deadline is not None and now >= job.deadline:
             return await self._given_up(attempt, ErrorClass.DEADLINE_EXCEEDED, "its deadline has passed")
-        adapter = self.calls.adapter_of(job)
+        means = self.calls.means_of(attempt)
         resumed = job.provider_job_id if claim.resume else None
-        call = self.calls.call_of(attempt, now) if resumed is None else self.calls.question_of(job)
+        call = self.calls.call_of(attempt, now) if resumed is None else means.question
         if not await self.may_call(attempt.key):
             return None
         attempt.call_begun = True
         if resumed is not None:
-            return await self._after_poll(attempt, await adapter.poll(call, resumed))
-        return await self._after_reply(attempt, await adapter.submit(call))
+            return await self._after_poll(attempt, await means.adapter.poll(call, resumed))
+        return await self._after_reply(attempt, await means.adapter.submit(call))
 
     async def _after_reply(self, attempt: Attempt, reply: Reply) -> AttemptEnd:
         match reply:
@@ -91,12 +92,10 @@ class Attempts:
     def _judged(self, attempt: Attempt, failure: Failure) -> Failure:
         """An answer that was cut off at a limit that grows no more is not asked for again."""
         cut_off = failure.error_class is ErrorClass.OUTPUT_TRUNCATED
-        if not cut_off or self.calls.may_grow(attempt.claim):
+        kind = self.calls.means_of(attempt).kind
+        if not cut_off or kind.grow_output is None or may_grow(attempt.claim, kind):
             return failure
-        return replace(failure, code=NO_MORE_ROOM) if self._grows(attempt) else failure
-
-    def _grows(self, attempt: Attempt) -> bool:
-        return self.calls.recipe(attempt.claim.job.type).kind.grow_output is not None
+        return replace(failure, code=NO_MORE_ROOM)
 
     async def _after_poll(self, attempt: Attempt, reply: Reply | PollFailed) -> AttemptEnd:
         job = attempt.claim.job
@@ -114,7 +113,7 @@ class Attempts:
         return await self._parked(attempt, asked)
 
     async def _parked(self, attempt: Attempt, pending: Pending) -> AttemptEnd:
-        pace = self.calls.recipe(attempt.claim.job.type).pace
+        pace = self.calls.means_of(attempt).pace
         now = self.clock.now()
         age = now - attempt.began_at
         why = stuck(age, pending.provider_status, pace)
@@ -163,8 +162,9 @@ class Attempts:
         job = attempt.claim.job
         if job.provider_job_id is None:
             return None
+        means = self.calls.means_of(attempt)
         try:
-            reply = await self.calls.adapter_of(job).cancel(self.calls.question_of(job), job.provider_job_id)
+            reply = await means.adapter.cancel(means.question, job.provider_job_id)
         except asyncio.CancelledError:
             reply = None
         if isinstance(reply, Done):

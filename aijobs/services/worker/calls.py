@@ -11,7 +11,7 @@ from aijobs.core.polling import Pace
 from aijobs.core.settings import Kind, Settings, ShadowSettings, TypeSettings
 from aijobs.providers.contract import Adapter, Call, PythonContext
 from aijobs.services.coordinator import Claim
-from aijobs.services.worker.attempt import Attempt
+from aijobs.services.worker.attempt import Attempt, Means
 from aijobs.services.worker.ids import client_request_id, idempotency_key, traceparent_as_given
 
 _LEAST = timedelta(milliseconds=1)
@@ -89,18 +89,19 @@ class Calls:
             idempotency_key=f"{call.idempotency_key}-shadow",
         )  # fmt: skip
 
-    def may_grow(self, claim: Claim) -> bool:
-        """Whether the next call of this job would be given more room for its answer than this one was."""
-        kind = self.recipe(claim.job.type).kind
-        grow = kind.grow_output
-        request = _request(claim.job, kind)
-        return grow is not None and has_room(request, claim.truncated, factor=grow.factor, most=grow.max)
+    def means_of(self, attempt: Attempt) -> Means:
+        """What the attempt comes to its end with, the same from the first time it is asked for.
 
-    def question_of(self, job: Job) -> Call:
-        """The call that asks after, or cancels, work the provider has already: it carries no input."""
-        return self._call(
-            job, self.recipe(job.type), data=None, prompt=None, timeout=self._timeout(job.type), context=None
-        )
+        Raises NotFound when the configuration has lost the type or the provider before.
+        """
+        if attempt.means is None:
+            job = attempt.claim.job
+            recipe, timeout = self.recipe(job.type), self._timeout(job.type)
+            attempt.means = Means(
+                adapter=self.adapter_of(job), kind=recipe.kind, pace=recipe.pace,
+                question=self._call(job, recipe, data=None, prompt=None, timeout=timeout, context=None),
+            )  # fmt: skip
+        return attempt.means
 
     def recipe(self, type_name: str) -> Recipe:
         """What every call of the type has in common. Raises NotFound."""
@@ -139,6 +140,12 @@ class Calls:
     def _is_python(self, job: Job, recipe: Recipe) -> bool:
         name = job.provider or recipe.kind.provider
         return self._settings.provider(name).kind is Kind.PYTHON
+
+
+def may_grow(claim: Claim, kind: TypeSettings) -> bool:
+    """Whether the next call of this job would be given more room for its answer than this one was."""
+    grow, request = kind.grow_output, _request(claim.job, kind)
+    return grow is not None and has_room(request, claim.truncated, factor=grow.factor, most=grow.max)
 
 
 def _request(job: Job, kind: TypeSettings) -> Mapping[str, object]:

@@ -51,6 +51,9 @@ class JobContext:
         self._desk = desk
         self._attempt = attempt
         self._job = attempt.claim.job
+        self._limit = desk.timeout(
+            self._job.type
+        )  # now, for a reload may drop the type while the function runs
         self._asked: Counter[str] = Counter()
 
     @property
@@ -94,7 +97,7 @@ class JobContext:
         job, number = self._job, self._asked.total()
         call = Call(
             job_id=job.id, type=job.type, attempt=job.attempts, model=model, prompt=prompt, input=input,
-            request=request or {}, timeout=timeout or self._desk.timeout(job.type),
+            request=request or {}, timeout=timeout or self._limit,
             client_request_id=f"{client_request_id(job)}-{number}",
             idempotency_key=f"{idempotency_key(job)}-{fingerprint}-{self._asked[fingerprint]}",
             traceparent=self._desk.traceparent(job),

@@ -65,6 +65,7 @@ class Shift:
         self._running: dict[Key, Attempt] = {}
         self._polling = 0  # of those running, how many only look at parked work
         self._ended: list[Ended] = []
+        self._parking: dict[Key, Attempt] = {}  # new work at a provider whose id is not saved yet
         self._ended_since = 0.0
         self._urgent = False
         self._retried = False
@@ -278,8 +279,9 @@ class Shift:
             self._tally.settled(ended, answer)
             key = (ended.job.id, ended.job.lock_token)
             self._shadows.settled(key, ended.end, applied=answer.status is Status.SUCCEEDED)
-            if not answer.applied and isinstance(ended.end, Parked) and ended.job.provider_job_id is None:
-                self._cancel_orphan(ended, ended.end.provider_job_id)
+            began_it = self._parking.pop(key, None)
+            if began_it is not None and isinstance(ended.end, Parked) and not answer.applied:
+                self._cancel_orphan(began_it, ended.end.provider_job_id)
         if finished:
             self._keeper.drop((ended.job.id, ended.job.lock_token) for ended in ends[: len(finished)])
         unsaved = ends[len(finished) :]
@@ -340,7 +342,10 @@ class Shift:
         if not self._ended:
             self._ended_since = self._loop.time()
         self._shadows.keep(attempt.claim, end)
-        self._urgent |= isinstance(end, Parked) and not attempt.claim.resume
+        if isinstance(end, Parked) and not attempt.claim.resume:
+            self._urgent = True
+            if attempt.claim.job.provider_job_id is None:
+                self._parking[attempt.key] = attempt
         self._ended.append(self._ended_of(attempt, end))
 
     def _ended_of(self, attempt: Attempt, end: AttemptEnd) -> Ended:
@@ -361,8 +366,8 @@ class Shift:
                 case _:
                     self._end(attempt, handed_back(attempt))
 
-    def _cancel_orphan(self, ended: Ended, provider_job_id: str) -> None:
-        aside = self._loop.create_task(self._attempts.cancel_orphan(ended.job, provider_job_id))
+    def _cancel_orphan(self, attempt: Attempt, provider_job_id: str) -> None:
+        aside = self._loop.create_task(self._attempts.cancel_orphan(attempt, provider_job_id))
         self._asides.add(aside)
         aside.add_done_callback(self._asides.discard)
 
