@@ -301,6 +301,42 @@ def test_an_aborted_replay_ends_for_good_and_its_runner_stops(desk):
         desk.runner().abort("nobody", reason="x")
 
 
+@pytest.mark.parametrize("how", ["aborted", "taken over"])
+def test_no_batch_follows_an_abort_that_was_answered_or_the_loss_of_the_plan(desk, monkeypatch, how):
+    desk.die(5)
+    plan, runner, heard = desk.plan(), desk.runner(), []
+    look = runner._next
+
+    def lost_after_the_look(*given):
+        act = look(*given)
+        if how == "aborted":
+            desk.runner("host-2").abort(plan.id, reason="wrong set")
+        else:
+            desk.clock.advance(timedelta(minutes=1))
+            desk.runner("host-2")._take(plan.id, {}, None)
+        return act
+
+    monkeypatch.setattr(runner, "_next", lost_after_the_look)
+    report = runner.run(plan.id, hear=heard.append, stop=threading.Event())
+
+    assert (states(desk, plan), heard) == ({"planned": 5}, [])
+    assert report.state == ("aborted" if how == "aborted" else "interrupted")
+    assert ("wrong set" if how == "aborted" else "taken over by host-2") in report.stopped_because
+
+
+def test_a_runner_that_wakes_when_another_has_carried_its_plan_to_the_end_says_so(desk):
+    desk.die(2)
+    plan, sleeper = desk.plan(), desk.runner()
+    replay = sleeper._take(plan.id, {}, None)
+    desk.clock.advance(timedelta(minutes=1))
+    desk.run(plan.id, owner="host-2")
+
+    report = sleeper._end(replay, "done", None)
+
+    assert (report.state, report.stopped_because) == ("interrupted", "taken over by somebody else")
+    assert report.progress.succeeded == 2
+
+
 def trouble(desk, **changes) -> None:
     with desk.store.write() as tx:
         (state,) = provider_states.locked(tx, ["p"], desk.clock.now()).values()

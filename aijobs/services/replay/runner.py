@@ -119,7 +119,8 @@ class Runner:
             if act.stop:
                 return self._end(replay, "stopped", act.stop)
             if act.size:
-                self._batch(replay, options, act.size, hear)
+                if not self._batch(replay, options, act.size, hear):
+                    return self._lost(replay_id)
                 patience.heard()
             else:
                 if act.settling:
@@ -151,11 +152,17 @@ class Runner:
         groups = group_facts(tx, self.settings, sorted(replays.kinds(tx, replay.id)), now)
         return [why for group in groups.values() if (why := _blocked(group, options))]
 
-    def _batch(self, replay: Replay, options: ReplayOptions, size: int, hear: Hear) -> None:
-        """Replay the next *size* jobs in one transaction; what has changed since the preview is skipped."""
+    def _batch(self, replay: Replay, options: ReplayOptions, size: int, hear: Hear) -> bool:
+        """Replay the next *size* jobs in one transaction; what has changed since the preview is skipped.
+
+        False, and nothing is done, when the plan is ours no more. Its row is held until the commit, so that no
+        batch follows an abort that was answered.
+        """
         now = self.store.clock.now()
         heard: list[Outcome] = []
         with self.store.write() as tx:
+            if not replays.keep(tx, replay, now, now + LEASE):
+                return False
             batch = replays.progress(tx, replay.id).batches + 1
             for item, found in self._judged(tx, replays.next_items(tx, replay.id, size), options, now):
                 forced = options.force
@@ -170,6 +177,7 @@ class Runner:
                 heard.append(Outcome(item.job_id, state, reason))
         for outcome in heard:
             hear(outcome)
+        return True
 
     def _judged(
         self, tx: Tx, items: Sequence[Item], options: ReplayOptions, now: datetime
@@ -267,7 +275,7 @@ class Runner:
         replay = self._get(replay_id)
         with self.store.read() as tx:
             progress = replays.progress(tx, replay_id)
-        because = replay.stopped_because or f"taken over by {replay.owner}"
+        because = replay.stopped_because or f"taken over by {replay.owner or 'somebody else'}"
         state = "aborted" if replay.state == "aborted" else "interrupted"
         return RunReport(replay=replay_id, state=state, progress=progress, stopped_because=because)
 
