@@ -37,6 +37,9 @@ class Unfinished:
     begun_at: datetime
 
 
+Found = First | Done | Unfinished
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRecord:
     """One entry, for people. *done_at* None: begun, and not known to have happened."""
@@ -62,8 +65,11 @@ _OWNER = (
 _BEGIN = PerDialect(
     lambda dialect: dialect.insert(effects).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 )
-_ENTRY = select(_e.fence, _e.state, _e.value, _e.begun_at).where(
-    _e.job_id == bindparam("job"), _e.name == bindparam("effect")
+# Locked: an attempt that has lost its lease may still note it as done, between this look and the take-over.
+_ENTRY = (
+    select(_e.fence, _e.state, _e.value, _e.begun_at)
+    .where(_e.job_id == bindparam("job"), _e.name == bindparam("effect"))
+    .with_for_update()
 )
 _TAKE_OVER = (
     update(effects)
@@ -82,7 +88,7 @@ _OF_JOB = (
 )
 
 
-def begin(tx: Connection, job_id: str, *, name: str, fence: int, now: datetime) -> First | Done | Unfinished:
+def begin(tx: Connection, job_id: str, *, name: str, fence: int, now: datetime) -> Found:
     """Open entry *name* for the attempt that holds *fence*; commit before the effect itself.
 
     Raises LeaseLost when the job is not, or no longer, processed under *fence*: then nothing may be begun.
@@ -95,7 +101,8 @@ def begin(tx: Connection, job_id: str, *, name: str, fence: int, now: datetime) 
     entry = tx.execute(_ENTRY, {"job": job_id, "effect": name}).one()
     if entry.state == "done":
         return Done(value=entry.value)
-    tx.execute(_TAKE_OVER, {"job": job_id, "effect": name, "token": fence, "now": now})
+    if tx.execute(_TAKE_OVER, {"job": job_id, "effect": name, "token": fence, "now": now}).rowcount != 1:
+        raise LeaseLost(f"effect {name!r} of job {job_id} was noted by somebody else; it was not begun")
     return Unfinished(fence=entry.fence, begun_at=entry.begun_at)
 
 

@@ -5,7 +5,8 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +15,16 @@ from aijobs.core.model import Done, ErrorClass, Pending, Reply, Status
 from aijobs.providers.contract import Call, CallFailed, PollFailed
 from aijobs.providers.python import PythonAdapter
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.worker.attempt import Attempt
+from aijobs.services.worker.effects import Ledger
+from aijobs.services.worker.gate import StoreGate
+from aijobs.services.worker.lane import Lane
 from aijobs.store import effects, jobs
 from aijobs.store.engine import Store
+from tests.services.test_lost_answers import LostAnswer
 from tests.support.clock import ManualClock
-from tests.support.jobs import LEASE, claim_one, failure, history, new_job, present, settings_of
+from tests.support.fuse import Blow, Fuse
+from tests.support.jobs import LEASE, claim_one, claim_some, failure, history, new_job, present, settings_of
 from tests.support.spans import Spans, parent_id, span_id
 from tests.support.wait import eventually
 from tests.support.workers import Latch, Running, ScriptedProvider, make_worker
@@ -168,6 +175,35 @@ def test_an_effect_that_was_cut_off_is_uncertain(store: Store, chance: Chance) -
     assert result(store, job_id) == [False, True]
 
 
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_a_lost_answer_to_the_beginning_of_an_effect_makes_it_no_less_certain(
+    store: Store, clock: ManualClock, chance: Chance, begun_before: bool
+) -> None:
+    enqueue(store, chance)
+    coordinator, faults = Coordinator(store, SETTINGS, chance=chance), list[Exception]()
+    if begun_before:
+        cut_off = claim_one(coordinator)
+        with store.write() as tx:
+            effects.begin(tx, cut_off.id, name="mail", fence=cut_off.lock_token, now=clock.now())
+        clock.advance(LEASE)
+        coordinator.rescue(limit=1)
+    (claim,) = claim_some(coordinator)
+    lane, gate = Lane("store"), SimpleNamespace(away=False, lost=faults.append)
+
+    async def uncertain() -> bool:
+        ledger = Ledger(store, lane=lane, gate=cast("StoreGate", gate), clock=clock)
+        LostAnswer(blow=Blow.CUT).attach(store)
+        async with ledger.effect(Attempt.of(claim, clock.now()), "mail") as effect:
+            return effect.uncertain
+
+    found = asyncio.run(uncertain())
+    lane.close(timeout=5)
+    Fuse().attach(store)
+
+    assert found is begun_before
+    assert len(faults) == 1
+
+
 def test_under_a_lost_lease_no_effect_is_begun(store: Store, clock: ManualClock, chance: Chance) -> None:
     job_id = enqueue(store, chance)
     other, latch = Coordinator(store, SETTINGS, chance=chance), Latch()
@@ -214,6 +250,21 @@ def test_a_job_may_call_a_provider_and_gets_what_a_job_would_store(store: Store,
     assert result(store, job_id) == {"text": "hello"}
     assert (call.model, call.prompt, call.timeout) == ("m", "say hello", timedelta(seconds=3))
     assert call.client_request_id == f"aijobs-{job_id}-1-1"
+
+
+def test_a_type_that_is_dropped_while_its_function_runs_leaves_it_its_time_limit(
+    store: Store, chance: Chance
+) -> None:
+    job_id = enqueue(store, chance)
+
+    async def does(given: Any, context: Any) -> Any:
+        one.crew._limits.configure(settings_of(types={"u": {"provider": "p"}}))
+        return await context.acall("other", model="m", prompt="say hello")
+
+    one = worker_for(store, does, other=ScriptedProvider(), concurrency=1)
+    one.ended()
+
+    assert result(store, job_id) == "done"
 
 
 def test_a_plain_function_may_call_too(store: Store, chance: Chance) -> None:

@@ -1,7 +1,9 @@
 """The ledger of side effects."""
 
+from typing import Any
+
 import pytest
-from sqlalchemy import insert, text, update
+from sqlalchemy import event, insert, text, update
 
 from aijobs.core.errors import LeaseLost, StoreLocked
 from aijobs.store import effects
@@ -38,6 +40,12 @@ def claim_impatiently(store: Store) -> None:
     with store.write() as tx:
         tx.execute(text("SET LOCAL lock_timeout = '20ms'"))
         tx.execute(update(jobs).values(lock_token=2))
+
+
+def note_impatiently(store: Store, job: str) -> None:
+    with store.write() as tx:
+        tx.execute(text("SET LOCAL lock_timeout = '20ms'"))
+        effects.done(tx, job, name="send", fence=1, value="1", now=store.clock.now())
 
 
 def begin(store: Store, job: str, fence: int = 1, name: str = "send") -> First | Done | Unfinished:
@@ -164,3 +172,27 @@ def test_nobody_claims_the_job_between_the_look_and_the_commit(
         with pytest.raises(StoreLocked):
             claim_impatiently(store)
     store.close()
+
+
+@pytest.mark.postgres
+def test_nobody_notes_an_effect_as_done_between_the_look_at_it_and_its_take_over(
+    postgres_store_url: str, clock: ManualClock
+) -> None:
+    store = open_store(postgres_store_url, clock=clock)
+    job = make_job(store)
+    begin(store, job)
+    claim_again(store)
+    tried: list[str] = []
+
+    def meanwhile(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("UPDATE effects") and not tried:
+            tried.append(statement)
+            with pytest.raises(StoreLocked):
+                note_impatiently(store, job)
+
+    event.listen(store.engine, "before_cursor_execute", meanwhile)
+    found = begin(store, job, fence=2)
+    store.close()
+
+    assert tried
+    assert isinstance(found, Unfinished)

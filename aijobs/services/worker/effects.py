@@ -34,11 +34,23 @@ class Ledger:
         """The entry *name* of the attempt's job."""
         return Effect(self, attempt, name)
 
-    def begin(self, attempt: Attempt, name: str) -> effects.First | effects.Done | effects.Unfinished:
-        """Open an entry. Raises LeaseLost and StoreError."""
-        job = attempt.claim.job
-        with self._store.write() as tx:
-            return effects.begin(tx, job.id, name=name, fence=job.lock_token, now=self._clock.now())
+    def opening(self, attempt: Attempt, name: str) -> Callable[[], effects.Found]:
+        """What opens an entry; it may be called until it answers. Raises LeaseLost and StoreError.
+
+        When the answer to a commit was lost, it finds the entry as it left it itself, begun by this attempt:
+        then what it found the first time is the answer.
+        """
+        job, before = attempt.claim.job, list[effects.Found]()
+
+        def begin() -> effects.Found:
+            with self._store.write() as tx:
+                found = effects.begin(tx, job.id, name=name, fence=job.lock_token, now=self._clock.now())
+                ours = isinstance(found, effects.Unfinished) and found.fence == job.lock_token
+                if not (ours and before):
+                    before[:] = [found]
+            return before[0]
+
+        return begin
 
     def done(self, attempt: Attempt, name: str, value: str | None) -> None:
         """Close it. Raises LeaseLost and StoreError."""
@@ -75,7 +87,7 @@ class Effect:
         self._ledger = ledger
         self._attempt = attempt
         self._name = name
-        self._found: effects.First | effects.Done | effects.Unfinished | None = None
+        self._found: effects.Found | None = None
         self._value: object = None
 
     @property
@@ -99,7 +111,7 @@ class Effect:
         self._value = value
 
     def __enter__(self) -> Self:
-        return self._opened(self._ledger.write_from_a_thread(self._attempt, self._begin))
+        return self._opened(self._ledger.write_from_a_thread(self._attempt, self._opening()))
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
@@ -108,7 +120,7 @@ class Effect:
             self._ledger.write_from_a_thread(self._attempt, self._close)
 
     async def __aenter__(self) -> Self:
-        return self._opened(await self._ledger.write(self._attempt, self._begin))
+        return self._opened(await self._ledger.write(self._attempt, self._opening()))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
@@ -117,14 +129,14 @@ class Effect:
             # It has happened: a cancel that comes now must not keep that from being written.
             await asyncio.shield(self._ledger.write(self._attempt, self._close))
 
-    def _begin(self) -> effects.First | effects.Done | effects.Unfinished:
-        return self._ledger.begin(self._attempt, self._name)
+    def _opening(self) -> Callable[[], effects.Found]:
+        return self._ledger.opening(self._attempt, self._name)
 
     def _close(self) -> None:
         text = None if self._value is None else dump_json(self._value)
         self._ledger.done(self._attempt, self._name, text)
 
-    def _opened(self, found: effects.First | effects.Done | effects.Unfinished) -> Self:
+    def _opened(self, found: effects.Found) -> Self:
         self._found = found
         if isinstance(found, effects.Done) and found.value is not None:
             self._value = json.loads(found.value)
