@@ -18,6 +18,7 @@ from aijobs.services.worker import WorkerOptions, crew
 from aijobs.services.worker.shift import GATHER_ENDS, GATHER_SECONDS, Shift
 from aijobs.store import jobs, switches, workers
 from aijobs.store.engine import Store, open_store
+from aijobs.store.workers import WorkerState
 from tests.support.clock import ManualClock
 from tests.support.jobs import LEASE, claim_one, failure, history, new_job, present, settings_of
 from tests.support.wait import eventually
@@ -626,3 +627,38 @@ def test_a_store_of_another_schema_version_ends_it(store: Store, chance: Chance)
 
     with pytest.raises(SchemaMismatch):
         drain(store, coordinator=Moved(store, settings_of(), chance=chance))
+
+
+def in_the_register(store: Store) -> list[tuple[str, WorkerState]]:
+    with store.read() as tx:
+        return [(one.name, one.state) for one in workers.listed(tx)]
+
+
+def forget_everybody(store: Store, clock: ManualClock) -> None:
+    with store.write() as tx:
+        workers.forget(tx, before=clock.now() + timedelta(days=2))
+
+
+def test_a_worker_that_a_sweep_forgot_while_its_machine_slept_is_registered_again(
+    store: Store, clock: ManualClock
+) -> None:
+    with running(store) as one:
+        eventually(lambda: in_the_register(store))
+        forget_everybody(store, clock)
+        eventually(lambda: in_the_register(store) == [(one.worker.name, WorkerState.RUNNING)])
+
+
+def test_a_worker_that_has_left_is_not_registered_again_by_a_late_heartbeat(
+    store: Store, clock: ManualClock
+) -> None:
+    with running(store) as one:
+        left = one.crew
+        one.worker.stop()
+        one.ended()
+        left._beat(clock.now())
+        stopped = in_the_register(store)
+        forget_everybody(store, clock)
+        left._beat(clock.now())
+
+    assert stopped == [(one.worker.name, WorkerState.STOPPED)]
+    assert in_the_register(store) == []

@@ -210,7 +210,9 @@ class Crew:
 
     def _beat(self, now: datetime) -> None:
         with self._store.write() as tx:
-            workers.heartbeat(tx, self._name, now=now)
+            known = workers.heartbeat(tx, self._name, now=now)
+        if not known and not self.closing and not self._unwatched:
+            self._sign_on()  # a machine that slept for days was forgotten by a sweep meanwhile
 
     def _note_reload(
         self, options: WorkerOptions, types: Sequence[str], changed: Sequence[str], why: str
