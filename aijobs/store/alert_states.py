@@ -23,6 +23,8 @@ class AlertState:
 
 
 _ALL = select(_c.rule, _c.since, _c.told_at)
+# All of them, before anything else: two evaluations that take rows one by one would wait for each other.
+_LOCKED = select(_c.rule).order_by(_c.rule).with_for_update()
 _CREATE = PerDialect(lambda dialect: dialect.insert(alerts).on_conflict_do_nothing())
 _MINE = _c.rule == bindparam("of_rule")
 _BEGIN = update(alerts).where(_MINE, _c.since.is_(None)).values(since=bindparam("now"))
@@ -41,15 +43,17 @@ def states(tx: Connection) -> dict[str, AlertState]:
 
 
 def note(tx: Connection, firing: Collection[str], now: datetime) -> None:
-    """Write down which rules fire now; those not named do not."""
+    """Write down which rules fire now; those not named do not. One evaluation at a time, until it commits."""
     known = states(tx)
-    missing = [{"rule": rule} for rule in firing if rule not in known]
+    missing = [{"rule": rule} for rule in sorted(firing) if rule not in known]
     if missing:
         tx.execute(_CREATE[tx.dialect.name], missing)
+    locked = list(tx.execute(_LOCKED).scalars())
     for rule in firing:
         tx.execute(_BEGIN, {"of_rule": rule, "now": now})
-    for rule in known.keys() - set(firing):
-        tx.execute(_END, {"of_rule": rule})
+    for rule in locked:
+        if rule not in firing:
+            tx.execute(_END, {"of_rule": rule})
 
 
 def claim(tx: Connection, rule: str, before: datetime, now: datetime) -> bool:

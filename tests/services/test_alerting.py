@@ -1,14 +1,19 @@
 """Alerts on the store: since when, told once within the silence, tried again when nobody was told."""
 
+import threading
 from datetime import timedelta
 
 import pytest
 
+from aijobs.core.errors import StoreError
 from aijobs.core.model import ErrorClass
 from aijobs.core.notifying import Told
 from aijobs.services.alerting import Alerting
 from aijobs.services.coordinator import Coordinator
+from aijobs.store import alert_states
+from tests.support.blocked import waits_for_a_lock
 from tests.support.jobs import claim_one, fail, new_job, settings_of
+from tests.support.wait import eventually
 
 NOTIFY = {"ops": {"kind": "log"}, "page": {"kind": "log"}}
 SETTINGS = settings_of(notify=NOTIFY, alerts={"notify": ["ops", "page"], "silence": "30m"})
@@ -103,3 +108,29 @@ def test_the_message_holds_the_rule_and_nothing_of_any_job(look, die):
     body = heard.said[0][1].decode()
     assert '"rule":"dead_letters"' in body
     assert "planted" not in body
+
+
+def test_two_evaluations_at_once_wait_for_each_other_and_both_end_well(store, clock):
+    now, firing = clock.now(), ["dead_letters", "queue_wait"]
+    with store.write() as tx:
+        alert_states.note(tx, firing, now)
+    ended, faults = threading.Event(), []
+
+    def other():
+        try:
+            with store.write() as tx:
+                alert_states.note(tx, ["queue_wait"], now)
+                alert_states.claim(tx, "queue_wait", now, now)
+        except StoreError as fault:
+            faults.append(fault)
+        ended.set()
+
+    thread = threading.Thread(target=other)
+    with store.write() as tx:
+        alert_states.note(tx, ["dead_letters"], now)
+        thread.start()
+        eventually(lambda: waits_for_a_lock(store))
+        alert_states.claim(tx, "dead_letters", now, now)
+    thread.join(10)
+
+    assert (ended.is_set(), faults) == (True, [])
