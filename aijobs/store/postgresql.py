@@ -3,6 +3,7 @@
 import logging
 import select
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +24,8 @@ LONGEST_PAUSE = "30s"
 _IDLE_CHECK = 30.0  # seconds after which an idle connection is tried before it is used
 _REFRESH = 60.0  # seconds after which the server's clock is read again
 _JUMP = 1.0  # seconds by which wall and monotonic clock may part before the measurement is distrusted
+_SLOW = 1.0  # seconds an answer may take: it is wrong by up to half of that
+_AGAIN = 5.0  # seconds until the clock is read again after a slow answer
 _REPEATABLE_READ = 3  # of psycopg.IsolationLevel
 _DEFAULTS: dict[str, object] = {
     "application_name": "aijobs",
@@ -36,25 +39,34 @@ _DEFAULTS: dict[str, object] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Measurement:
+    """What the three clocks showed at one instant, and how long the server's answer had been on its way."""
+
+    server: datetime
+    monotonic: float
+    wall: datetime
+    trip: float
+
+
 class ServerClock:
     """The server's time, told between measurements by this machine's monotonic clock.
 
-    A wall clock that is wrong, or is set while we run, changes nothing.
+    A wall clock that is wrong, or is set while we run, changes nothing; nor does an answer that was slow,
+    when there is a better one.
     """
 
     def __init__(self, host: Clock | None = None) -> None:
         self._host = host or SystemClock()
         self._lock = threading.Lock()
-        self._base: tuple[datetime, float, datetime] | None = (
-            None  # server, monotonic and wall time of a measurement
-        )
+        self._base: _Measurement | None = None
+        self._again = 0.0  # monotonic time before which an old measurement is not replaced
 
     def now(self) -> datetime:
         base = self._base
         if base is None:
             return self._host.now()
-        server, measured, _ = base
-        return server + timedelta(seconds=self._host.monotonic() - measured)
+        return base.server + timedelta(seconds=self._host.monotonic() - base.monotonic)
 
     def monotonic(self) -> float:
         return self._host.monotonic()
@@ -65,16 +77,29 @@ class ServerClock:
 
     def is_stale(self) -> bool:
         """Whether to measure again: a minute has passed, or this machine slept or had its clock set."""
-        if self._base is None:
+        base = self._base
+        if base is None or self._has_jumped(base):
             return True
-        _, measured, wall = self._base
-        passed = self._host.monotonic() - measured
-        return passed > _REFRESH or abs((self._host.now() - wall).total_seconds() - passed) > _JUMP
+        now = self._host.monotonic()
+        return now >= self._again and (base.trip > _SLOW or now - base.monotonic > _REFRESH)
 
     def measured(self, server: datetime, *, before: float, after: float) -> None:
-        """Take over *server*, read between the two monotonic times."""
+        """Take over *server*, read between the two monotonic times, unless it was slow and we know better."""
+        trip = after - before
+        found = _Measurement(
+            server=server.astimezone(UTC), monotonic=(before + after) / 2,
+            wall=self._host.now() - timedelta(seconds=trip / 2), trip=trip,
+        )  # fmt: skip
         with self._lock:
-            self._base = (server.astimezone(UTC), (before + after) / 2, self._host.now())
+            if trip > _SLOW:
+                self._again = after + _AGAIN
+            base = self._base
+            if base is None or trip <= max(_SLOW, base.trip) or self._has_jumped(base):
+                self._base = found
+
+    def _has_jumped(self, base: _Measurement) -> bool:
+        passed = self._host.monotonic() - base.monotonic
+        return abs((self._host.now() - base.wall).total_seconds() - passed) > _JUMP
 
 
 def open_engine(url: URL, clock: ServerClock) -> Engine:

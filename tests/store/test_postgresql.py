@@ -4,6 +4,8 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
@@ -236,6 +238,56 @@ def test_half_of_the_round_trip_is_taken_off() -> None:
     clock.measured(datetime(2026, 1, 1, tzinfo=UTC), before=before, after=host.monotonic())
 
     assert clock.now() == datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)
+
+
+def measure(clock: postgresql.ServerClock, host: ManualClock, *, seconds: float) -> None:
+    """Read the clock of a server whose wall clock is the host's; the answer is *seconds* on its way."""
+
+    def execute(statement: str) -> Any:
+        found = (host.now(),)
+        host.advance(seconds=seconds)
+        return SimpleNamespace(fetchone=lambda: found)
+
+    postgresql.read_clock(execute, clock)
+
+
+def test_a_slow_answer_does_not_replace_a_good_one() -> None:
+    host = ManualClock()
+    clock = postgresql.ServerClock(host)
+    measure(clock, host, seconds=0.01)
+    host.advance(seconds=61)
+
+    measure(clock, host, seconds=10)
+
+    assert abs(clock.skew()) < timedelta(seconds=0.1)
+    assert not clock.is_stale()  # not with each transaction that follows
+    host.advance(seconds=5)
+    assert clock.is_stale()
+
+
+def test_a_slow_answer_serves_until_there_is_a_better_one() -> None:
+    host = ManualClock()
+    clock = postgresql.ServerClock(host)
+    measure(clock, host, seconds=10)
+    off, asked_at_once = abs(clock.skew()), clock.is_stale()
+    host.advance(seconds=5)
+
+    asked_again = clock.is_stale()
+    measure(clock, host, seconds=2)
+
+    assert (off, asked_at_once, asked_again) == (timedelta(seconds=5), False, True)
+    assert abs(clock.skew()) == timedelta(seconds=1)
+
+
+def test_after_a_sleep_a_slow_answer_is_better_than_what_was_known() -> None:
+    host = ManualClock()
+    clock = postgresql.ServerClock(host)
+    measure(clock, host, seconds=0.01)
+    host.set(host.now() + timedelta(days=1))
+
+    measure(clock, host, seconds=4)
+
+    assert abs(clock.skew()) == timedelta(seconds=2)
 
 
 def test_a_wall_clock_that_is_set_changes_nothing_and_asks_for_a_measurement() -> None:
