@@ -40,6 +40,7 @@ def test_killed_between_the_call_and_the_save_the_webhook_finds_the_job(
         (job_id,) = one.enqueue()
 
         assert one.worker(crash="after_call").wait(20) == -signal.SIGKILL
+        one.until_free(job_id)
         one.worker()
 
         ends_well(one, job_id)
@@ -52,6 +53,7 @@ def test_killed_before_the_call_the_policy_decides(tmp_path: Path, database_url:
         (job_id,) = one.enqueue()
 
         assert one.worker(crash="before_call").wait(20) == -signal.SIGKILL
+        one.until_free(job_id)
         one.worker()
 
         ends_well(one, job_id)
@@ -63,6 +65,7 @@ def test_without_a_webhook_the_unknown_outcome_waits_for_a_person(tmp_path: Path
         (job_id,) = one.enqueue()
 
         assert one.worker(crash="after_call").wait(20) == -signal.SIGKILL
+        one.until_free(job_id)
         one.worker()
 
         eventually(lambda: one.job(job_id).hold_reason, 20)

@@ -75,10 +75,12 @@ def test_a_killed_worker_leaves_its_job_until_the_lease_is_over_and_one_sweep_fi
 def test_a_poison_job_dies_after_its_attempts_and_the_others_run(place: Site) -> None:
     poison = place.enqueue("poison", max_attempts=2)
     others = [place.enqueue("quick", n) for n in range(3)]
+    now = place.store.clock.now
 
     for _ in range(6):  # a supervisor that starts it again and again
         if place.worker("--drain").ended(30).code != 137:
             break
+        eventually(lambda: (place.job(poison).locked_until or now()) <= now())
 
     assert len(place.ran("poison")) == 2
     assert place.job(poison).status is Status.DEAD_LETTER

@@ -18,6 +18,7 @@ from tests.support.crashing import run_until
 from tests.support.forked import Forked
 from tests.support.jobs import new_job
 from tests.support.serving import serving
+from tests.support.wait import eventually
 
 CONFIG = """\
 worker: {{lease: 1s, grace: 20s, poll: 50ms}}
@@ -72,6 +73,11 @@ class Fleet:
             found = jobs.get(tx, job_id)
         assert found is not None
         return found
+
+    def until_free(self, job_id: str) -> None:
+        """Wait for the end of a lease on it: a worker that starts earlier looks again in five seconds."""
+        now = self.store.clock.now
+        eventually(lambda: (self.job(job_id).locked_until or now()) <= now())
 
     def end_all(self) -> None:
         """Let the provider end all it works on, whatever the latency."""
