@@ -75,12 +75,11 @@ def test_a_killed_worker_leaves_its_job_until_the_lease_is_over_and_one_sweep_fi
 def test_a_poison_job_dies_after_its_attempts_and_the_others_run(place: Site) -> None:
     poison = place.enqueue("poison", max_attempts=2)
     others = [place.enqueue("quick", n) for n in range(3)]
-    now = place.store.clock.now
 
     for _ in range(6):  # a supervisor that starts it again and again
         if place.worker("--drain").ended(30).code != 137:
             break
-        eventually(lambda: (place.job(poison).locked_until or now()) <= now())
+        place.until_free(poison)
 
     assert len(place.ran("poison")) == 2
     assert place.job(poison).status is Status.DEAD_LETTER
@@ -120,6 +119,7 @@ def test_a_call_sent_again_after_a_crash_carries_the_same_idempotency_key(
 
     worker.send(signal.SIGKILL)
     worker.ended()
+    place.until_free(job_id)
     slow_provider.answer.set()
     place.worker("--drain").ended()
 
@@ -193,6 +193,7 @@ def test_a_worker_that_slept_through_its_lease_drops_its_result(place: Site) -> 
     place.until_ran("held")
 
     place.put_to_sleep(sleeper)
+    place.until_free(job_id)
     other = place.worker("--drain")
     place.until_ran("held", 2)
     place.go()
@@ -213,6 +214,7 @@ def test_a_worker_that_slept_checks_its_claim_before_the_next_call(place: Site) 
     place.until_ran("held")
 
     place.put_to_sleep(sleeper)
+    place.until_free(job_id)
     other = place.worker("--drain")
     place.until_ran("held", 2)  # the other one has the job now, and holds it
     sleeper.send(signal.SIGCONT)

@@ -220,6 +220,11 @@ class Site:
         assert found is not None
         return found
 
+    def until_free(self, job_id: str) -> None:
+        """Wait for the end of a lease on it: a worker that starts earlier looks again in five seconds."""
+        now = self.store.clock.now
+        eventually(lambda: (self.job(job_id).locked_until or now()) <= now())
+
     def outcomes(self, job_id: str) -> list[str]:
         """How its attempts ended."""
         with self.store.read() as tx:
