@@ -15,7 +15,7 @@ from aijobs.core.model import Done, Pending, Reply, Status
 from aijobs.core.settings import Settings
 from aijobs.core.settings.changes import changed
 from aijobs.providers.contract import Call
-from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator import Claim, Coordinator
 from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.worker import WorkerOptions, reloading
 from aijobs.store import workers
@@ -242,6 +242,27 @@ def test_work_that_a_provider_took_on_is_kept_though_its_type_was_dropped_meanwh
         eventually(lambda: present(store, job.id).parked_at)
 
     assert present(store, job.id).provider_job_id == "resp_1"
+
+
+def test_a_job_that_was_claimed_just_before_its_type_was_dropped_is_called(
+    store: Store, chance: Chance
+) -> None:
+    provider = ScriptedProvider()
+
+    with running(store, provider, settings=BOTH) as one:
+        shift, calls = one.crew.shift, one.crew._calls
+        begin = shift._begin
+
+        def begin_and_reload(claims: list[Claim]) -> None:
+            begin(claims)
+            if claims:
+                calls.configure(WITHOUT_T)
+
+        shift._begin = begin_and_reload  # type: ignore[assignment, method-assign]
+        enqueue(store, chance, 1)
+        eventually(lambda: one.so_far.succeeded == 1)
+
+    assert provider.count("submit") == 1
 
 
 def test_work_that_is_asked_after_is_cancelled_though_its_type_was_dropped_meanwhile(

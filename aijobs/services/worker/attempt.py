@@ -2,17 +2,16 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from aijobs.core.lifecycle import Abandoned
 from aijobs.core.model import NO_CALL, CallFacts, Phase
-from aijobs.core.polling import Pace
-from aijobs.core.settings import TypeSettings
-from aijobs.providers.contract import Adapter, Call
+from aijobs.providers.contract import Adapter, Call, PythonContext
 from aijobs.services.coordinator import Claim
 from aijobs.services.worker.ids import client_request_id
 from aijobs.services.worker.leases import Key, key_of
+from aijobs.services.worker.recipe import Recipe
 
 
 class Stop(StrEnum):
@@ -25,15 +24,16 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What an attempt needs of the configuration to come to its end.
+    """What an attempt needs of the configuration, from its beginning to its end.
 
     Kept with it, because a reload meanwhile may drop its type or its provider, and work that a provider has
     taken on must not be forgotten for that.
     """
 
     adapter: Adapter
-    kind: TypeSettings
-    pace: Pace
+    recipe: Recipe
+    timeout: timedelta
+    context: PythonContext | None  # of a python job
     question: Call  # the call that asks after, or cancels, work the provider has: it carries no input
 
 

@@ -1,6 +1,7 @@
 """Carrying attempts out: from the claim to how it ended. Decides nothing about the job and writes nothing."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -37,6 +38,11 @@ class Attempts:
     secrets: tuple[str, ...]
     may_call: Callable[[Key], Awaitable[bool]]
     _gone_since: dict[str, datetime] = field(default_factory=dict)
+
+    def prepare(self, attempt: Attempt) -> None:
+        """Look up what it needs of the configuration, which is still the one that it was claimed under."""
+        with contextlib.suppress(Exception):  # carried out, it meets the same, and that is how it ends
+            self.calls.means_of(attempt)
 
     async def carry_out(self, attempt: Attempt) -> AttemptEnd | None:
         """How the attempt ended; None when its lease is lost and there is nothing to be said."""
@@ -92,7 +98,7 @@ class Attempts:
     def _judged(self, attempt: Attempt, failure: Failure) -> Failure:
         """An answer that was cut off at a limit that grows no more is not asked for again."""
         cut_off = failure.error_class is ErrorClass.OUTPUT_TRUNCATED
-        kind = self.calls.means_of(attempt).kind
+        kind = self.calls.means_of(attempt).recipe.kind
         if not cut_off or kind.grow_output is None or may_grow(attempt.claim, kind):
             return failure
         return replace(failure, code=NO_MORE_ROOM)
@@ -113,7 +119,7 @@ class Attempts:
         return await self._parked(attempt, asked)
 
     async def _parked(self, attempt: Attempt, pending: Pending) -> AttemptEnd:
-        pace = self.calls.means_of(attempt).pace
+        pace = self.calls.means_of(attempt).recipe.pace
         now = self.clock.now()
         age = now - attempt.began_at
         why = stuck(age, pending.provider_status, pace)

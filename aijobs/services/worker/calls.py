@@ -2,29 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from aijobs.core.model import Job
 from aijobs.core.output_room import grown, has_room
-from aijobs.core.polling import Pace
 from aijobs.core.settings import Kind, Settings, ShadowSettings, TypeSettings
 from aijobs.providers.contract import Adapter, Call, PythonContext
 from aijobs.services.coordinator import Claim
 from aijobs.services.worker.attempt import Attempt, Means
 from aijobs.services.worker.ids import client_request_id, idempotency_key, traceparent_as_given
+from aijobs.services.worker.recipe import Recipe, recipe_of
 
 _LEAST = timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """What every call of one type has in common."""
-
-    kind: TypeSettings
-    pace: Pace
-    completion_window: str | None
-    prompt: Callable[[object], str | None]
 
 
 class Calls:
@@ -61,15 +51,12 @@ class Calls:
         Raises NotFound (type or provider gone from the configuration) and UsageError (the input does not fit
         the prompt).
         """
-        job = attempt.claim.job
-        recipe = self.recipe(job.type)
-        data = json.loads(attempt.claim.payload)
-        limit = self._timeout(job.type)
+        job, means = attempt.claim.job, self.means_of(attempt)
+        data, limit = json.loads(attempt.claim.payload), means.timeout
         return self._call(
-            job, recipe, data=data, prompt=recipe.prompt(data),
+            job, means.recipe, data=data, prompt=means.recipe.prompt(data),
             timeout=max(min(limit, job.deadline - now), _LEAST) if job.deadline else limit,
-            context=self._context(attempt) if self._is_python(job, recipe) else None,
-            truncated=attempt.claim.truncated,
+            context=means.context, truncated=attempt.claim.truncated,
         )  # fmt: skip
 
     def shadow_call(self, claim: Claim, shadow: ShadowSettings) -> Call:
@@ -98,7 +85,8 @@ class Calls:
             job = attempt.claim.job
             recipe, timeout = self.recipe(job.type), self._timeout(job.type)
             attempt.means = Means(
-                adapter=self.adapter_of(job), kind=recipe.kind, pace=recipe.pace,
+                adapter=self.adapter_of(job), recipe=recipe, timeout=timeout,
+                context=self._context(attempt) if self._is_python(job, recipe) else None,
                 question=self._call(job, recipe, data=None, prompt=None, timeout=timeout, context=None),
             )  # fmt: skip
         return attempt.means
@@ -107,7 +95,7 @@ class Calls:
         """What every call of the type has in common. Raises NotFound."""
         known = self._recipes.get(type_name)
         if known is None:
-            known = self._recipes[type_name] = _recipe(self._settings, type_name)
+            known = self._recipes[type_name] = recipe_of(self._settings, type_name)
         return known
 
     def _call(
@@ -153,27 +141,3 @@ def _request(job: Job, kind: TypeSettings) -> Mapping[str, object]:
     if kind.fallback is not None and kind.is_fallback(job.provider, job.model):
         return kind.fallback.request
     return kind.request
-
-
-def _recipe(settings: Settings, type_name: str) -> Recipe:
-    kind = settings.type(type_name)
-    follow = kind.background_options
-    pace = Pace(
-        first=follow.poll_first, factor=follow.poll_factor, cap=follow.poll_cap,
-        max_queue_wait=follow.max_queue_wait, max_run=follow.max_run,
-    )  # fmt: skip
-    window = follow.completion_window if kind.background else None
-    prompt = _prompter(kind.prompt, settings.limits.prompt_bytes)
-    return Recipe(kind=kind, pace=pace, completion_window=window, prompt=prompt)
-
-
-def _prompter(template: str | None, most_bytes: int) -> Callable[[object], str | None]:
-    if template is None:
-        return lambda _: None
-    from aijobs.core.prompt import render
-
-    def prompt(data: object) -> str:
-        given = data if isinstance(data, Mapping) else {"input": data}
-        return render(template, given, most_bytes=most_bytes)
-
-    return prompt

@@ -315,6 +315,7 @@ class Shift:
         now = self._clock.now()
         for claim in claims:
             attempt = Attempt.of(claim, now)
+            self._attempts.prepare(attempt)  # now: a reload may come before its task runs
             self._running[attempt.key] = attempt
             if claim.resume:
                 self._polling += 1
