@@ -313,6 +313,9 @@ class _NoKeeper:
     def until(self) -> None:
         return None
 
+    def hold(self, keys: object, until: object) -> None:
+        pass
+
 
 class _Receiver(Unheard):
     """Who is told of ends; a log line is a delivery."""
