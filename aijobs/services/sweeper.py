@@ -63,7 +63,7 @@ class Sweeper:
         repaired = 0
         if found and not preview:
             with store.write() as tx:
-                repaired = claims.promote(tx, now - STUCK_AFTER, limit)
+                repaired = len(claims.promote(tx, now - STUCK_AFTER, limit))
                 wake.notify(tx)
         diagnosing = Diagnosing(store, self._coordinator.settings)
         why = tuple((job_id, diagnosing.job(job_id).summary) for job_id in waiting[:MOST_REASONS])

@@ -53,17 +53,23 @@ _SERVED = (
     .scalar_subquery()
 )
 PLACE = select(_USERS_LAST, _SERVED)
-_HEAD = (
-    select(_c.id, _c.type, _c.user, _c.priority, _c.turn, _c.next_run_at)
-    .where(
-        _c.type == bindparam("type"),
-        _c.turn.is_not(None),
-        or_(_c.deadline.is_(None), _c.deadline > bindparam("now")),
+
+
+def _line(type_name: Any) -> Select[Any]:
+    """The first of the line of a type."""
+    return (
+        select(_c.id, _c.type, _c.user, _c.priority, _c.turn, _c.next_run_at)
+        .where(
+            _c.type == type_name,
+            _c.turn.is_not(None),
+            or_(_c.deadline.is_(None), _c.deadline > bindparam("now")),
+        )
+        .order_by(_c.priority.desc(), _c.turn, _c.id)
+        .limit(bindparam("limit"))
     )
-    .order_by(_c.priority.desc(), _c.turn, _c.id)
-    .limit(bindparam("limit"))
-    .with_for_update(skip_locked=True)
-)
+
+
+_HEAD = _line(bindparam("type")).with_for_update(skip_locked=True)
 _FIRST_TYPE = select(func.min(_c.type)).where(_c.turn.is_not(None))
 _TYPE_WALK = select(_FIRST_TYPE.scalar_subquery().label("type")).cte("walk", recursive=True)
 _TYPE_WALK = _TYPE_WALK.union_all(
@@ -90,6 +96,9 @@ _HEAD_OF_USER = _ABOVE.where(_c.user == bindparam("user"))
 _GIVEN = func.unnest(bindparam("users", type_=ARRAY(Text()))).table_valued("user").render_derived("given")
 _OF_GIVEN = _ABOVE.where(_c.user == _GIVEN.c.user).lateral("head")
 _HEADS_OF_USERS = select(_OF_GIVEN).select_from(_GIVEN.join(_OF_GIVEN, true()))
+_NAMED = func.unnest(bindparam("types", type_=ARRAY(Text()))).table_valued("type").render_derived("named")
+_OF_NAMED = _line(_NAMED.c.type).where(_c.priority >= bindparam("above")).lateral("head")
+_HEADS = select(_OF_NAMED).select_from(_NAMED.join(_OF_NAMED, true()))
 # What runs, said as only `ix_jobs_running` has it. Asked for the status, PostgreSQL may go by
 # `ix_jobs_status`, and there walk over an entry of every job that was claimed since the last vacuum.
 _RUNS = _c.claimed_at.is_not(None)
@@ -163,17 +172,31 @@ class Turns:
         return last + 1
 
 
-def promote(tx: Connection, now: datetime, limit: int) -> int:
-    """Give a turn to at most *limit* jobs that have become due; how many there were."""
+def promote(tx: Connection, now: datetime, limit: int) -> frozenset[str]:
+    """Give a turn to at most *limit* jobs that have become due; which these were."""
     due = tx.execute(_DUE, {"now": now, "limit": limit}).all()
     if due:
         turns = Turns(tx)
         tx.execute(_PROMOTE, [{"job_id": row[0], "new_turn": turns.next(*row[1:])} for row in due])
-    return len(due)
+    return frozenset(row[0] for row in due)
+
+
+def heads(
+    tx: Connection, types: Sequence[str], now: datetime, limit: int, above: int | None
+) -> list[Candidate]:
+    """The first *limit* jobs of the line of each of *types*, on PostgreSQL. Nothing is locked: others may be
+    taking them.
+    """
+    lowest = LOWEST_PRIORITY if above is None else above
+    values = {"types": list(types), "now": now, "limit": limit, "above": lowest}
+    return [Candidate(*row) for row in tx.execute(_HEADS, values)]
 
 
 def head(tx: Connection, type_name: str, now: datetime, limit: int, above: int | None) -> list[Candidate]:
-    """The first *limit* ready jobs of a type in the order of their turns, of priority *above* or more."""
+    """The first *limit* ready jobs of a type in the order of their turns, of priority *above* or more.
+
+    They are locked; those that somebody else has locked are passed over.
+    """
     values = {"type": type_name, "now": now, "limit": limit}
     if above is None:
         return [Candidate(*row) for row in tx.execute(_HEAD, values).all()]

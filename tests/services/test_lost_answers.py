@@ -1,17 +1,17 @@
 """A claim that went through without an answer: its worker lives, and does not know what it holds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from aijobs.core.clock import Chance
-from aijobs.core.errors import StoreError
+from aijobs.core.errors import StoreError, StoreUnreachable
 from aijobs.core.lifecycle import Parked
 from aijobs.core.model import Status
 from aijobs.services.coordinator import Coordinator
-from aijobs.store.engine import Store
+from aijobs.store.engine import Store, Tx
 from tests.support.clock import ManualClock
 from tests.support.fuse import Blow, Fuse
 from tests.support.jobs import (
@@ -112,6 +112,54 @@ def test_another_worker_takes_nothing_of_it_before_the_lease_is_over(
 
     assert found == []
     assert [one["outcome"] for one in history(store, job_id)] == ["lost"]
+
+
+def test_what_is_committed_only_after_the_next_claim_is_handed_back_by_a_later_one(
+    store: Store, coordinator: Coordinator, clock: ManualClock
+) -> None:
+    if store.dialect == "sqlite":
+        pytest.skip("nobody commits for a process that is gone")
+    job_id = enqueue(coordinator)
+    slow = store.engine.connect()  # its COMMIT is with a server that waits for its standby
+
+    def unheard(work: Callable[[Tx], object], /) -> Any:
+        slow.begin()
+        work(slow)
+        raise StoreUnreachable("no answer")
+
+    coordinator._claims._write = unheard
+    with pytest.raises(StoreError):
+        claim_some(coordinator)
+    coordinator._claims._write = coordinator._write
+    clock.advance(seconds=1)
+    meanwhile = claim_some(coordinator)
+    slow.commit()
+    slow.close()
+
+    job = claim_one(coordinator)
+
+    assert (meanwhile, job.id, job.attempts) == ([], job_id, 1)
+
+
+def test_what_an_answered_claim_took_is_kept_though_it_was_at_the_instant_of_a_lost_one(
+    store: Store, coordinator: Coordinator
+) -> None:
+    enqueue(coordinator)
+    claim_unheard(coordinator)
+    job = claim_one(coordinator)
+
+    assert claim_some(coordinator) == []
+    assert present(store, job.id) == job
+
+
+def test_claims_are_looked_for_no_longer_than_what_they_took_is_leased(
+    coordinator: Coordinator, clock: ManualClock
+) -> None:
+    claim_unheard(coordinator)
+    clock.advance(LEASE)
+    claim_some(coordinator)
+
+    assert not coordinator._claims._unanswered
 
 
 def test_the_hand_back_itself_may_lose_its_answer(store: Store, coordinator: Coordinator) -> None:

@@ -193,6 +193,13 @@ def _claim_one(store: Store) -> None:
     assert len(_coordinator(store).claim(_request(slots=1))) == 1
 
 
+def _claim_beside_others(store: Store) -> None:
+    """Without limits, several lines."""
+    settings = settings_of(types={name: {"provider": "p"} for name in ("t", "greedy", "crowded", "none")})
+    coordinator = Coordinator(store, settings, chance=seeded_chance(next(_seeds)))
+    assert len(coordinator.claim(_request(slots=20))) == 20
+
+
 def _claim_behind_a_crowd(store: Store) -> None:
     """The walk goes past the whole crowd to those behind it."""
     assert len(_coordinator(store).claim(_request(slots=100, types=("crowded",)))) == 100
@@ -261,6 +268,7 @@ def _read(look: Callable[[Tx], Any]) -> Callable[[Store], None]:
 WORK: dict[str, Callable[[Store], None]] = {
     "claim": _claim,
     "claim of one": _claim_one,
+    "claim beside others": _claim_beside_others,
     "claim behind a crowd": _claim_behind_a_crowd,
     "finish": _finish,
     "renew": _renew,
@@ -291,7 +299,7 @@ def test_what_is_done_all_day_reads_a_bounded_part_of_the_jobs(crowded: Store, w
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("work", ["claim of one", "finish", "renew"])
+@pytest.mark.parametrize("work", ["claim of one", "claim beside others", "finish", "renew"])
 def test_a_claim_and_an_end_read_little_of_a_table_that_was_filled_a_moment_ago(
     postgres_server: Server, work: str
 ) -> None:

@@ -1,7 +1,7 @@
 """Leasing jobs to a worker: within every limit, fair between users, and never two workers the same job."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from aijobs.core.limits import Candidate, Limits, Running, Tally, TypeLimits, choose
@@ -12,13 +12,14 @@ from aijobs.core.totals import QUEUE_WAIT, Totals
 from aijobs.services.coordinator.counting import shard_of
 from aijobs.services.coordinator.gates import Gate, Gates
 from aijobs.services.coordinator.values import BreakerChange, Claim, ClaimRequest
-from aijobs.store import claims, jobs, moves, rollups, switches
+from aijobs.store import claims, jobs, moves, rollups, switches, wake
+from aijobs.store.dialect import is_postgresql
 from aijobs.store.engine import Tx
 
 _PROMOTE_AT_ONCE = 1000
 _WALK_AT_ONCE = 1000
 _STEPS = 20  # of such walks a claim: a longer lap is gone on with next time, for nobody else claims meanwhile
-_SPARE = 50
+_SPARE = 50  # looked at beyond what is asked for, because limits may hold back the first in line
 _FEW_TYPES = 3
 
 Route = tuple[str, str | None]
@@ -47,13 +48,33 @@ class Claiming:
         self.settings = settings
         self.limits = limits_of(settings)
         self.gates = gates
+        self._providers = {
+            name: {kind.route(fallback=fallback)[0] for fallback in (False, True)}
+            for name, kind in settings.types.items()
+        }
         self._walked: dict[str, str | None] = {}
 
-    def claim(self, tx: Tx, request: ClaimRequest, now: datetime) -> list[Claim]:
-        """Lease parked jobs whose look is due, then ready ones, best first."""
+    def begin(self, tx: Tx, request: ClaimRequest) -> bool:
+        """Wait until nobody else claims, where something has to be counted; whether *tx* is the only claim.
+
+        Before anything is read or locked: who waits must neither go by what was true before, as a pause
+        that was not there yet, nor keep others waiting.
+        """
+        if request.slots <= 0:
+            return False
+        if not is_postgresql(tx):
+            return True  # a file has one writer
+        if self.limits.any or not self._all_plain(tx, request):
+            claims.lock(tx)
+            return True
+        claims.steer(tx)
+        return False
+
+    def claim(self, tx: Tx, request: ClaimRequest, now: datetime, *, alone: bool) -> list[Claim]:
+        """Lease parked jobs whose look is due, then ready ones, best first; *alone* as `begin` said."""
         types = self._types(request)
         resumed = self._resume(tx, request, types, now)
-        started = self._start(tx, request, types, now) if request.slots > 0 else []
+        started = self._start(tx, request, types, now, alone=alone) if request.slots > 0 else []
         found = [*resumed, *(job for job, _, _ in started)]
         payloads = jobs.payloads_of(tx, [job.id for job in found]) if found else {}
         cut = self._truncated(tx, found)
@@ -70,6 +91,11 @@ class Claiming:
         ]
         return jobs.truncations(tx, grow) if grow else {}
 
+    def _all_plain(self, tx: Tx, request: ClaimRequest) -> bool:
+        """Whether every provider whose calls may be asked for may be sent any number."""
+        providers = {name for kind in self._types(request) for name in self._providers[kind]}
+        return self.gates.are_plain(tx, providers)
+
     def _types(self, request: ClaimRequest) -> list[str]:
         wanted = self.settings.types if request.types is None else request.types
         return [name for name in wanted if name in self.settings.types]
@@ -82,24 +108,23 @@ class Claiming:
         return moves.resume(tx, [job.id for job in parked], request.worker, now, request.lease)
 
     def _start(
-        self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime
+        self, tx: Tx, request: ClaimRequest, types: Sequence[str], now: datetime, *, alone: bool
     ) -> list[tuple[Job, datetime, BreakerChange | None]]:
         """The jobs leased, each with the time since when it was due, and what it changes of its provider."""
         thrown = switches.in_force(tx, now)
         pauses = Pauses.of(thrown, now)
         if pauses.everything:
             return []
-        claims.promote(tx, now, _PROMOTE_AT_ONCE)
+        promoted = claims.promote(tx, now, _PROMOTE_AT_ONCE)
         running_types = [name for name in types if name not in pauses.types]
         routes = self._routes(running_types, types_of(thrown, SwitchKind.FALLBACK, now))
-        gates = self.gates.look(tx, {provider for provider, _ in routes.values()}, now)
-        if self.limits.any:
-            claims.lock(tx)
-        else:
-            claims.steer(tx)
+        gates = self.gates.look(tx, {provider for provider, _ in routes.values()}, now) if alone else {}
         limits = self.limits.along({name: provider for name, (provider, _) in routes.items()})
         tally = Tally(limits, self._running(tx), starts=_starts(gates))
-        chosen = self._choose(tx, tally, running_types, request.slots, now, above=pauses.below)
+        choose_some = self._choose if alone else self._choose_beside_others
+        chosen = choose_some(tx, tally, running_types, request.slots, now, above=pauses.below)
+        if not alone and not promoted.issubset(one.id for one in chosen):
+            wake.notify(tx)  # whoever looked meanwhile did not see them
         leased: dict[str, Job] = {}
         for (provider, model), ids in _by_route(chosen, routes).items():
             found = moves.claim(tx, ids, request.worker, now, request.lease, provider, model)
@@ -148,6 +173,45 @@ class Claiming:
             if crowded and not tally.blocked_priority(found[-1].priority):
                 chosen += self._behind_the_crowd(tx, tally, name, chosen, slots - len(chosen), now, above)
         return chosen
+
+    def _choose_beside_others(
+        self,
+        tx: Tx,
+        tally: Tally,
+        types: Sequence[str],
+        slots: int,
+        now: datetime,
+        *,
+        above: int | None,
+    ) -> list[Candidate]:
+        """As `_choose` where nothing is bounded: no more is locked than is taken.
+
+        Others claim at the same moment. They pass over what is locked, and would go idle over a line that
+        this claim leaves to them.
+        """
+        lines = self._ready(tx, list(types))
+        chosen: dict[str, Candidate] = {}
+        while lines and len(chosen) < slots:
+            mine = Counter(one.type for one in chosen.values())
+            shares = self._shares(tx, tally, lines, slots, now, above, chosen)
+            for name, share in shares.items():
+                # What is mine already stands in line until it is leased, and is not locked for myself.
+                found = claims.head(tx, name, now, mine[name] + share, above)
+                chosen |= {one.id: one for one in found}
+            taken = Counter(one.type for one in chosen.values()) - mine
+            # A line that gave less is being emptied by others; if none did, there is no more.
+            lines = [name for name in lines if taken[name] >= shares[name]] if taken != shares else []
+        return choose(list(chosen.values()), tally, slots)
+
+    def _shares(
+        self, tx: Tx, tally: Tally, lines: Sequence[str], slots: int, now: datetime, above: int | None,
+        chosen: Collection[str],
+    ) -> Counter[str]:  # fmt: skip
+        """How many more to take from each line, by whose turn it is."""
+        if len(lines) == 1:
+            return Counter({lines[0]: slots - len(chosen)})
+        heads = [one for one in claims.heads(tx, lines, now, slots, above) if one.id not in chosen]
+        return Counter(one.type for one in choose(heads, tally, slots - len(chosen)))
 
     def _ready(self, tx: Tx, types: list[str]) -> list[str]:
         """Those that have a ready job, where they are many: the head of an empty line costs a round trip."""

@@ -67,14 +67,16 @@ class Gates:
 
     # --- The claim ---
 
+    def are_plain(self, tx: Tx, names: Iterable[str]) -> bool:
+        """Whether nothing bounds what these providers may be sent, nor is to be counted."""
+        states = provider_states.states(tx, sorted(set(names)))
+        return all(name not in self.rates and _plain(state) for name, state in states.items())
+
     def look(self, tx: Tx, names: Iterable[str], now: datetime) -> dict[str, Gate]:
-        """The gate of each provider. If any is not wide open, the transaction is the only one claiming."""
-        wanted = sorted(set(names))
-        states = provider_states.states(tx, wanted)
-        if not any(name in self.rates or not _plain(state) for name, state in states.items()):
-            return dict.fromkeys(wanted, OPEN)
-        claims.lock(tx)
-        states = provider_states.states(tx, wanted)
+        """The gate of each provider. The caller is the only one who claims."""
+        states = provider_states.states(tx, sorted(set(names)))
+        if all(name not in self.rates and _plain(state) for name, state in states.items()):
+            return dict.fromkeys(states, OPEN)
         flying = claims.in_flight(tx)
         trials = provider_states.trials_out(tx, now)
         return {
