@@ -234,16 +234,22 @@ def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     read = options.get("aijobs_read", False)
     info = connection.info
+    dbapi: Any = connection.connection.dbapi_connection
     if read != info.get("read", False):
-        dbapi: Any = connection.connection.dbapi_connection
         dbapi.autocommit = not read
         dbapi.isolation_level = _REPEATABLE_READ if read else None
         dbapi.read_only = True if read else None
         info["read"] = read
-    if not (read or options.get("aijobs_at_once", False)):
-        connection.exec_driver_sql(
-            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"
+    if read or options.get("aijobs_at_once", False):
+        return
+    try:
+        # Two commands cannot be prepared, which `prepare_threshold=0` asks for.
+        dbapi.execute(
+            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'", prepare=False
         )
+    except connection.dialect.loaded_dbapi.Error as error:
+        connection.invalidate(error)  # as SQLAlchemy does when it hears of it; here it does not
+        raise
 
 
 def _has_news(connection: Any) -> bool:

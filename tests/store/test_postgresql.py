@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -203,6 +204,27 @@ def test_a_named_lock_is_waited_for_only_so_long(
             dialect.take_lock(other, 8)
         with pytest.raises(StoreLocked), postgres_store.write() as third:
             dialect.take_lock(third, 7)
+
+
+def test_a_session_that_ends_as_a_transaction_begins_is_an_error_and_the_next_one_works(
+    postgres_server: Server, postgres_store: Store, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(postgresql, "_has_news", lambda _: False)  # it ends after the look
+    _end_sessions(postgres_server)
+
+    with pytest.raises(StoreUnreachable), postgres_store.write():
+        pytest.fail("nothing can have begun")
+    with postgres_store.write() as tx:
+        assert tx.scalar(text("SELECT 1")) == 1
+    assert caplog.records == []
+
+
+def test_transactions_begin_where_every_statement_is_prepared(postgres_store_url: str) -> None:
+    with closing(open_store(f"{postgres_store_url}&prepare_threshold=0")) as store:
+        for door in (store.write, store.read, store.at_once):
+            with door() as tx:
+                assert tx.scalar(text("SELECT 1")) == 1
 
 
 def test_the_wait_for_a_lock_is_not_left_behind_in_the_session(postgres_store: Store) -> None:
