@@ -42,6 +42,7 @@ class Store:
         self.warnings = sqlite.warnings_for(path) if path else ()
         self._reader = engine.execution_options(aijobs_read=True)
         self._at_once = engine.execution_options(aijobs_at_once=True)
+        self._unbounded = engine.execution_options(aijobs_unbounded=True)
         self.driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
 
     def __repr__(self) -> str:
@@ -57,6 +58,12 @@ class Store:
         PostgreSQL ends one in which nothing is said for half a minute.
         """
         return self._transaction(self.engine)
+
+    def write_unbounded(self) -> AbstractContextManager[Tx]:
+        """As `write`, for what may compute for longer than that between two statements; it must lock nothing
+        that a claim waits for.
+        """
+        return self._transaction(self._unbounded)
 
     def at_once(self) -> AbstractContextManager[Tx]:
         """As `write`, for what is one statement on PostgreSQL: it commits by itself, in one round trip."""

@@ -227,9 +227,10 @@ def _begin(connection: Connection) -> None:
     """Begin as the execution options ask; psycopg is told only of a change, because most follow their like.
 
     `aijobs_read`: the transaction sees one moment of the store and cannot write. `aijobs_at_once`: there is
-    none, each statement commits itself. Otherwise it writes, and is bounded: what a process locks that was
-    stopped, or whose machine is gone, would stay locked, and sooner or later every claim waits for it. The
-    bound is set by the message that begins, so it costs no round trip, and no session keeps it.
+    none, each statement commits itself. Otherwise it writes, and is bounded unless `aijobs_unbounded`: what a
+    process locks that was stopped, or whose machine is gone, would stay locked, and sooner or later every
+    claim waits for it. The bound is set by the message that begins, so it costs no round trip, and no session
+    keeps it.
     """
     options = connection.get_execution_options()
     read = options.get("aijobs_read", False)
@@ -244,12 +245,14 @@ def _begin(connection: Connection) -> None:
         return
     try:
         # Two commands cannot be prepared, which `prepare_threshold=0` asks for.
-        dbapi.execute(
-            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'", prepare=False
-        )
+        dbapi.execute("BEGIN" if options.get("aijobs_unbounded", False) else _begin_bounded(), prepare=False)
     except connection.dialect.loaded_dbapi.Error as error:
         connection.invalidate(error)  # as SQLAlchemy does when it hears of it; here it does not
         raise
+
+
+def _begin_bounded() -> str:
+    return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_PAUSE}'"
 
 
 def _has_news(connection: Any) -> bool:

@@ -75,6 +75,17 @@ def test_a_worker_that_was_stopped_while_it_wrote_ends_keeps_nobody_from_claimin
     assert found == [1]
 
 
+def test_an_import_may_compute_for_as_long_as_it_takes(
+    postgres_store_url: str, monkeypatch: pytest.MonkeyPatch, chance: Chance
+) -> None:
+    monkeypatch.setattr(postgresql, "LONGEST_PAUSE", "1ms")
+
+    with closing(open_store(postgres_store_url)) as store:
+        coordinator = Coordinator(store, settings_of(), chance=chance)
+        jobs = [new_job({"n": n}, key=f"k{n % 999}") for n in range(1000)]  # one by one: a key is there twice
+        assert len(coordinator.enqueue_many(jobs, actor="test", keep_going=True)) == 1000
+
+
 def test_a_transaction_of_ours_that_writes_is_bounded_and_nobody_elses(
     postgres_store_url: str, chance: Chance
 ) -> None:

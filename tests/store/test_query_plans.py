@@ -177,7 +177,7 @@ def _undone(store: Store) -> Iterator[None]:
             with tx.begin_nested():
                 yield tx
 
-        for door in ("write", "read", "at_once"):
+        for door in ("write", "write_unbounded", "read", "at_once"):
             patch.setattr(store, door, inside)
         yield
         whole.rollback()

@@ -10,7 +10,7 @@ from aijobs.core.errors import Conflict, no_job
 from aijobs.core.lifecycle import Lost, Move
 from aijobs.core.model import CallFacts, ErrorClass, Event, Failure, Job, NewJob, Reply, Status
 from aijobs.core.settings import Settings
-from aijobs.services.coordinator.admission import Admitted, RefusedError, admit, admit_new
+from aijobs.services.coordinator.admission import MANY, Admitted, RefusedError, admit, admit_new
 from aijobs.services.coordinator.backlog import Backlog
 from aijobs.services.coordinator.machinery import Machinery
 from aijobs.services.coordinator.steps import in_steps
@@ -98,7 +98,8 @@ class Coordinator:
                 if guess:
                     return guess
             try:
-                return self._write(lambda tx: work(tx, new))
+                door = self.store.write_unbounded if len(new) >= MANY else None  # a million take their time
+                return self._write(lambda tx: work(tx, new), door)
             except RefusedError as refused:
                 return refused.answers
 
