@@ -260,11 +260,6 @@ def caught_signals(pid: int) -> set[int]:
     return _signals(pid, "SigCgt")
 
 
-def waiting_signals(pid: int) -> set[int]:
-    """The signals that were sent to a process and have not reached it yet (Linux)."""
-    return _signals(pid, "ShdPnd")
-
-
 def _signals(pid: int, which: str) -> set[int]:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{which}:"):

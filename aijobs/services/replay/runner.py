@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from aijobs.core.durations import parse_rate
-from aijobs.core.errors import Conflict, NotFound, UsageError
+from aijobs.core.errors import Conflict, NotFound
 from aijobs.core.model import Event, Job, Status
+from aijobs.core.reasons import checked_reason
 from aijobs.core.replaying import (
     LOWEST_PRIORITY,
     GroupFacts,
@@ -132,8 +133,7 @@ class Runner:
     def abort(self, replay_id: str, *, reason: str) -> None:
         """End a replay for good; what it has replayed goes on. NotFound; Conflict when it has ended."""
         replay = self._get(replay_id)
-        if not reason.strip():
-            raise UsageError("a reason is needed: whoever finds it aborted reads it")
+        checked_reason(reason)
         with self.store.write() as tx:
             if not replays.abort(tx, replay_id, f"aborted by {self.actor}: {reason}", self.store.clock.now()):
                 raise Conflict(f"replay {replay_id} is {replay.state} already: nothing was changed")
@@ -155,8 +155,8 @@ class Runner:
     def _batch(self, replay: Replay, options: ReplayOptions, size: int, hear: Hear) -> bool:
         """Replay the next *size* jobs in one transaction; what has changed since the preview is skipped.
 
-        False, and nothing is done, when the plan is ours no more. Its row is held until the commit, so that no
-        batch follows an abort that was answered.
+        False, and nothing is done, when the plan is ours no more. Its row is held until the commit, so that
+        no batch follows an abort that was answered.
         """
         now = self.store.clock.now()
         heard: list[Outcome] = []

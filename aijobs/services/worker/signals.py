@@ -14,8 +14,11 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
-from aijobs.core.clock import SystemClock
+from aijobs.core.clock import Clock, SystemClock
 from aijobs.core.errors import Interrupted
+
+ECHO_SECONDS = 0.1
+"""The same signal again within this time is the same order: `timeout` tells a process, and then its group."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CAUGHT = (*SIGNALS, signal.SIGHUP)
@@ -54,14 +57,15 @@ class Obedient(Protocol):
 class Signals:
     """While this is entered (in the main thread), signals are orders. Elsewhere it does nothing."""
 
-    def __init__(self, worker: Obedient) -> None:
+    def __init__(self, worker: Obedient, *, clock: Clock | None = None) -> None:
         self._worker = worker
         self._ours, self._theirs = socket.socketpair()
         self._before: dict[int, Any] = {}
         self._fd_before = -1
         self._thread = threading.Thread(target=self._listen, name="aijobs-signals", daemon=True)
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._deadline: float | None = None  # when the event loop must have ended; monotonic
+        self._last: tuple[str, float] | None = None  # the order heard last, and when
         self.heard: list[str] = []
 
     def __enter__(self) -> Self:
@@ -105,12 +109,16 @@ class Signals:
                     self._obey(signal.Signals(number).name)
 
     def _obey(self, name: str) -> None:
+        now = self._clock.monotonic()
+        if self._last is not None and name == self._last[0] and now - self._last[1] < ECHO_SECONDS:
+            return
+        self._last = name, now
         self.heard.append(name)
         if len(self.heard) == 1:
-            self._deadline = self._clock.monotonic() + self._worker.grace_seconds
+            self._deadline = now + self._worker.grace_seconds
             self._worker.stop(name)
         elif len(self.heard) == 2:
-            self._deadline = self._clock.monotonic() + self._worker.leave_seconds
+            self._deadline = now + self._worker.leave_seconds
             self._worker.stop_now(name)
 
     def _left(self) -> float | None:
