@@ -68,12 +68,14 @@ def test_a_killed_enqueue_leaves_a_whole_job_or_nothing(run_fresh: CommandLine, 
 def test_a_killed_import_leaves_all_of_its_jobs_or_none(run_fresh: CommandLine, tmp_path: Path) -> None:
     run_fresh("db", "upgrade")
     file = tmp_path / "jobs.jsonl"
-    file.write_text("".join(json.dumps({"type": "demo", "key": str(n)}) + "\n" for n in range(2000)))
     chance = random.Random(8)
     seen: set[int] = set()
-    for _ in range(6):
+    for attempt in range(6):
+        user = f"import-{attempt}"
+        lines = (json.dumps({"type": "demo", "user": user, "key": str(n)}) + "\n" for n in range(2000))
+        file.write_text("".join(lines))
         _start(run_fresh, tmp_path, "enqueue", "--jsonl", str(file)).kill(after=chance.uniform(0, 0.9))
-        seen.add(len(run_fresh("inspect", "--limit", "3000", "--json").json["jobs"]))
+        seen.add(len(run_fresh("inspect", "--user", user, "--limit", "3000", "--json").json["jobs"]))
 
     assert seen <= {0, 2000}
 

@@ -1,6 +1,10 @@
 """What the log of a worker says of the providers: one line a change, at the worker whose call made it."""
 
-from datetime import timedelta
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
 
 from aijobs.core.clock import seeded_chance
 from aijobs.core.log_events import Level
@@ -8,7 +12,9 @@ from aijobs.core.model import ErrorClass
 from aijobs.services.coordinator import Claim, Coordinator
 from aijobs.services.log_lines import LineLog
 from aijobs.services.worker.tally import Tally
-from aijobs.store.engine import Store
+from aijobs.store import provider_states
+from aijobs.store.engine import Store, Tx
+from aijobs.store.provider_states import ProviderState
 from tests.support.clock import ManualClock
 from tests.support.jobs import claim_some, ended, fail, new_job, settings_of, succeed
 
@@ -121,4 +127,24 @@ def test_a_pause_that_begins_when_its_time_is_up_is_no_change_of_the_breaker(
     worker.fails(late, ErrorClass.RATE_LIMITED)
 
     assert len(opened) == 1
+    assert worker.said() == []
+
+
+def test_a_breaker_that_an_end_closed_since_the_claim_looked_is_not_called_half_open(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Crewless(store, clock)
+    enqueue(worker, 12)
+    for claim in worker.claims(2):
+        worker.fails(claim)
+    clock.advance(timedelta(seconds=31))
+    worker.said()
+    look = provider_states.locked
+
+    def closed_meanwhile(tx: Tx, names: Iterable[str], now: datetime) -> dict[str, ProviderState]:
+        return {name: replace(state, breaker="closed") for name, state in look(tx, names, now).items()}
+
+    monkeypatch.setattr(provider_states, "locked", closed_meanwhile)
+    worker.claims(1)
+
     assert worker.said() == []

@@ -186,6 +186,10 @@ def test_a_type_that_was_taken_away_is_served_by_nobody_whoever_still_has_it(
             (record,) = workers.listed(tx)
         return record.types, record.concurrency
 
+    def in_the_register_again() -> tuple[tuple[str, ...] | None, int] | None:
+        with store.read() as tx:
+            return registered() if workers.listed(tx) else None
+
     one = make_worker(
         store,
         settings=before,
@@ -203,10 +207,16 @@ def test_a_type_that_was_taken_away_is_served_by_nobody_whoever_still_has_it(
     job = Coordinator(store, before, chance=chance).enqueue(new_job(type="u"), actor="test").job
     found = Diagnosing(store, before).job(job.id)
     afterwards = registered()
+    with store.write() as tx:
+        workers.forget(
+            tx, before=one.crew._clock.now() + timedelta(days=2)
+        )  # a sweep, while its machine slept
+    again = eventually(in_the_register_again)
     one.worker.stop()
     one.ended()
 
     assert (at_first, afterwards) == ((("demo", "t", "u"), 2), (("demo", "t"), 7))
+    assert again == afterwards
     assert "no live worker serves type u" in found.summary
 
 

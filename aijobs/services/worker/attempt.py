@@ -48,6 +48,7 @@ class Attempt:
     entered: bool = False  # its task runs, so it can be cancelled
     call_begun: bool = False  # from here on the provider may have been asked
     means: Means | None = None  # once they are known
+    unprepared: Exception | None = None  # why they could not be found; carried out, it ends with that
     stop: Stop | None = None
     why: str = ""
 

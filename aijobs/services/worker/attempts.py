@@ -1,7 +1,6 @@
 """Carrying attempts out: from the claim to how it ended. Decides nothing about the job and writes nothing."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -41,8 +40,10 @@ class Attempts:
 
     def prepare(self, attempt: Attempt) -> None:
         """Look up what it needs of the configuration, which is still the one that it was claimed under."""
-        with contextlib.suppress(Exception):  # carried out, it meets the same, and that is how it ends
+        try:
             self.calls.means_of(attempt)
+        except Exception as fault:  # the policy decides, as for whatever else goes wrong with an attempt
+            attempt.unprepared = fault
 
     async def carry_out(self, attempt: Attempt) -> AttemptEnd | None:
         """How the attempt ended; None when its lease is lost and there is nothing to be said."""
@@ -74,6 +75,8 @@ class Attempts:
         now = self.clock.now()
         if job.deadline is not None and now >= job.deadline:
             return await self._given_up(attempt, ErrorClass.DEADLINE_EXCEEDED, "its deadline has passed")
+        if attempt.unprepared is not None:
+            raise attempt.unprepared
         means = self.calls.means_of(attempt)
         resumed = job.provider_job_id if claim.resume else None
         call = self.calls.call_of(attempt, now) if resumed is None else means.question
