@@ -1,8 +1,10 @@
 """Processes that are real, and there at once: forks of one that has imported `aijobs` and done nothing else.
 
 For tests about many processes or about their death, not about how one starts. The process that is forked has
-no other thread, no connection and no open file of ours. All of them order sets alike: what might depend on that
-is for processes that start by themselves, as those of `tests.chaos` do.
+no other thread, no connection and no open file of ours.
+
+All of them order sets alike: what might depend on that is for processes that start by themselves, as those of
+`tests.chaos` do.
 """
 
 import itertools
