@@ -33,7 +33,7 @@ _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """How far a client has come: last event, last attempt's fence, last state (microseconds)."""
+    """How far a client has come: last event, last attempt's fence, last state (see `_mark`)."""
 
     event: int = 0
     fence: int = 0
@@ -70,10 +70,17 @@ class Look:
             if one.fence > cursor.fence and not one.shadow:
                 cursor = replace(cursor, fence=one.fence)
                 yield cursor, "attempt", _attempt(one)
-        # The end counts for one more: it may come within the same microsecond as the change before it.
-        state = int(self.job.updated_at.timestamp() * 1_000_000) + self.job.status.final
-        if state > cursor.state:
+        state = _mark(self.job)
+        if state != cursor.state:
             yield replace(cursor, state=state), "job", state_of(self.job)
+
+
+def _mark(job: Job) -> int:
+    """Another number for each state of a job, but no order of them: the clock may step back, and a change
+    that waited for the job's row bears the time from before it. The last bit is the end's, which may come
+    within the same microsecond as the change before.
+    """
+    return int(job.updated_at.timestamp() * 1_000_000) * 2 + job.status.final
 
 
 async def events(request: Request, serving: Serving) -> Response:
