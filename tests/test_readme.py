@@ -120,6 +120,15 @@ def test_every_line_that_is_shown_is_a_command(line: str) -> None:
     parse(line)
 
 
+def test_every_line_with_an_option_in_the_table_of_the_readme_is_a_whole_command() -> None:
+    table = README[README.index("| to | type |") : README.index("Each has `--help`")]
+    lines = [line for line in re.findall(r"`([^`]+)`", table) if re.match(r"[a-z].* --", line)]
+
+    assert lines
+    for line in lines:
+        parse(f"aijobs {line}")
+
+
 def test_every_command_is_in_the_table_of_the_readme_and_every_one_there_exists() -> None:
     table = README[README.index("| to | type |") : README.index("Each has `--help`")]
     named = [shlex.split(words)[0] for words in re.findall(r"`([^`]+)`", table) if not words.startswith("-")]

@@ -10,7 +10,8 @@ from aijobs.cli.context import Context
 from aijobs.cli.inputs import count_lines, lines, opened, parse_line
 from aijobs.cli.printer import error_document
 from aijobs.cli.progress import Progress
-from aijobs.core.errors import AijobsError, Conflict, Interrupted, NotFound, UsageError
+from aijobs.cli.stopping import Account, accounted
+from aijobs.core.errors import AijobsError, Conflict, NotFound, UsageError
 from aijobs.core.model import NewJob
 from aijobs.services.job_documents import request_of
 from aijobs.services.shapes import enqueued_shape
@@ -39,6 +40,7 @@ class Tally:
     invalid: int = 0
     shown: int = 0  # complaints printed so far
     refused: bool = False  # all or nothing, and it was nothing
+    taken_to: int = 0  # the last line that is known to be in the store, with --keep-going
 
     def counts(self) -> dict[str, int]:
         """The four numbers of the summary."""
@@ -48,6 +50,14 @@ class Tally:
             "conflicts": self.conflicts,
             "invalid": self.invalid,
         }
+
+    def account(self) -> Account:
+        """Of work that was cut short."""
+        return Account(
+            self.counts(),
+            f"lines up to {self.taken_to} are taken ({self.created} created)",
+            "lines with a key may be given again: they are not enqueued twice",
+        )
 
 
 def enqueue_lines(
@@ -121,20 +131,15 @@ def _take_the_good(
 ) -> None:
     """A transaction every CHUNK lines; what is wrong is left out."""
     context.create_store()
-    last = 0
-    try:
+    with accounted(tally.account):
         for chunk in _chunks(parsed):
             good = [one for _, one in chunk if isinstance(one, NewJob)]
             answers = iter(context.coordinator.enqueue_many(good, actor=actor, keep_going=True))
             _count(
                 context, tally, ((n, next(answers) if isinstance(one, NewJob) else one) for n, one in chunk)
             )
+            tally.taken_to = chunk[-1][0]
             progress.advance(len(chunk))
-            last = chunk[-1][0]
-    except KeyboardInterrupt:
-        text = f"interrupted; lines up to {last} are taken ({tally.created} created)"
-        hint = "lines with a key may be given again: they are not enqueued twice"
-        raise Interrupted(text, hint=hint) from None
 
 
 def _chunks(parsed: Iterator[_Parsed]) -> Iterator[list[_Parsed]]:

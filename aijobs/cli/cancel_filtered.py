@@ -1,34 +1,30 @@
 """`aijobs cancel` by filters: which jobs it would be, and stopping them step by step, with a true account."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aijobs.cli import words
+from aijobs.cli.cancel_shapes import (
+    PREVIEW_COLUMNS,
+    PREVIEWED,
+    Order,
+    cancelled_shape,
+    named_rows,
+    preview_row,
+    would,
+)
 from aijobs.cli.context import Context, unknown_type
-from aijobs.cli.stopping import stoppable
-from aijobs.core.errors import StoreError, UsageError
-from aijobs.core.model import ErrorClass, Job, Status
-from aijobs.services.coordinator.cancelling import Stopped, ToStop
-from aijobs.services.shapes import job_shape
+from aijobs.cli.stopping import Account, accounted, stoppable
+from aijobs.core.errors import Interrupted, UsageError
+from aijobs.core.model import ErrorClass, Status
+from aijobs.services.coordinator.cancelling import Cancellation, Stopped, parts
 from aijobs.store import jobs
 from aijobs.store.jobs import Filter, Unfinished
 
-PREVIEWED = ("job_id", "type", "user", "status", "would")
-PREVIEW_COLUMNS = ("ID", "TYPE", "USER", "STATUS", "WOULD")
-
 _SAMPLE = 10
 _MOST_GROUPS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """Who cancels, why, and whether that is agreed already."""
-
-    actor: str
-    reason: str
-    yes: bool
 
 
 def chosen(
@@ -52,11 +48,11 @@ def chosen(
     )  # fmt: skip
 
 
-def preview_all(context: Context, wanted: Filter, limit: int | None) -> int:
+def preview_filtered(context: Context, wanted: Filter, limit: int | None) -> int:
     """Say how many jobs it would be, of what kinds, and which the newest are."""
     found = _look(context, wanted, limit)
     kinds = Counter((job.type, job.user, job.status) for job in found).most_common()
-    groups = [(*kind, count, _would(kind[2])) for kind, count in kinds]
+    groups = [(*kind, count, would(kind[2])) for kind, count in kinds]
     sample = [preview_row(job) for job in found[:_SAMPLE]]
     names = ("type", "user", "status", "jobs", "would")
     document = {
@@ -77,51 +73,27 @@ def preview_all(context: Context, wanted: Filter, limit: int | None) -> int:
     return 0
 
 
-def cancel_all(context: Context, wanted: Filter, limit: int | None, said: Said) -> int:
+def cancel_filtered(context: Context, wanted: Filter, limit: int | None, order: Order) -> int:
     """Stop all that *wanted* names, after asking; the exit code."""
-    if not said.reason.strip():
-        raise UsageError("a reason is needed: it is kept with every one of the jobs")
     found = _look(context, wanted, limit)
-    account = _Account(matched=len(found))
     if not found:
         context.printer.say(_nothing(context, wanted))
-    elif not context.printer.confirm(_question(found), yes=said.yes):
+    elif not context.printer.confirm(_question(found), yes=order.yes):
         return 1
-    to_stop = ToStop(actor=said.actor, reason=said.reason, still=wanted.still)
-    try:
-        _carry_out(context, [job.id for job in found], to_stop, account)
-    except StoreError as error:
-        hint = "the same command goes on with what is left"
-        raise type(error)(f"{error.message}; until then {account}", hint=hint) from error
-    document = {
-        "cancelled": account.shapes, "refused": [], "counts": account.counts(),
-        "interrupted": account.left > 0,
-    }  # fmt: skip
-    context.printer.emit(document, lambda: context.printer.fields(account.shown()))
-    if account.left:
-        context.printer.say("interrupted; the same command goes on with what is left")
-        return 130
+    done = _Done(matched=len(found))
+    cancellation = Cancellation(actor=order.actor, reason=order.reason, still=wanted.still)
+    with accounted(lambda: done.account(limit)):
+        _carry_out(context, [job.id for job in found], cancellation, done)
+    context.printer.emit(done.document(interrupted=False), lambda: context.printer.fields(done.shown()))
     return 0
 
 
-def preview_row(job: Job | Unfinished) -> tuple[object, ...]:
-    """A job, and what would become of it."""
-    return job.id, job.type, job.user, job.status, _would(job.status)
-
-
-def named_rows(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[dict[str, object]]:
-    """*rows* for JSON; nobody's user is null, as everything unknown."""
-    return [dict(zip(names, row, strict=True)) | {"user": row[names.index("user")] or None} for row in rows]
-
-
-def cancelled_shape(job: Job) -> dict[str, Any]:
-    """A job that was cancelled or asked to stop."""
-    return job_shape(job) | {"cancel_requested_at": job.cancel_requested_at}
-
-
 @dataclass(slots=True)
-class _Account:
-    """What became of the jobs that were found; *shapes* are those that were stopped, where JSON is wanted."""
+class _Done:
+    """What became of the jobs that were found; *shapes* are those that were stopped, where JSON is wanted.
+
+    *unread* were stopped as well, and not looked at since.
+    """
 
     matched: int
     cancelled: int = 0
@@ -130,6 +102,7 @@ class _Account:
     ended_already: int = 0
     changed: int = 0
     shapes: list[dict[str, Any]] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     def add(self, step: Stopped) -> int:
         """Count one step; how many jobs it was about."""
@@ -139,6 +112,7 @@ class _Account:
         self.asked_already += step.asked_already
         self.ended_already += step.ended_already
         self.changed += step.changed
+        self.unread += (*step.cancelled, *step.asked)
         return before - self.left
 
     @property
@@ -157,8 +131,24 @@ class _Account:
         named = [(name.replace("_", " "), count) for name, count in self.counts().items()]
         return named[:2] + [(name, count) for name, count in named[2:] if count]
 
-    def __str__(self) -> str:
-        return ", ".join(f"{count:,} {name}" for name, count in self.shown())
+    def document(self, *, interrupted: bool) -> dict[str, Any]:
+        """For JSON."""
+        cancelled = self.shapes + [{"id": job_id} for job_id in self.unread]
+        return {
+            "cancelled": cancelled, "refused": [], "counts": self.counts(), "interrupted": interrupted
+        }  # fmt: skip
+
+    def account(self, limit: int | None) -> Account:
+        """Of work that was cut short; *limit* is what was asked for."""
+        words = ", ".join(f"{count:,} {name}" for name, count in self.shown())
+        return Account(self.document(interrupted=True), f"until then {words}", self._to_go_on(limit))
+
+    def _to_go_on(self, limit: int | None) -> str | None:
+        if not self.left:
+            return None
+        if limit is None:
+            return "the same command goes on: with what is left, and what came in since"
+        return f"the same command with --limit {self.left} goes on; what came in since would be first"
 
 
 def _look(context: Context, wanted: Filter, limit: int | None) -> list[Unfinished]:
@@ -166,21 +156,42 @@ def _look(context: Context, wanted: Filter, limit: int | None) -> list[Unfinishe
         return jobs.unfinished(tx, wanted, limit)
 
 
-def _carry_out(context: Context, ids: Sequence[str], said: ToStop, account: _Account) -> None:
-    """Stop them step by step until all are come to, or somebody asks to end it."""
+def _carry_out(context: Context, ids: Sequence[str], cancellation: Cancellation, done: _Done) -> None:
+    """Stop them step by step. Raises Interrupted between two when somebody asks to end it."""
     with stoppable() as stop, context.printer.progress("cancel", total=len(ids)) as progress:
-        for step in context.coordinator.cancel_many(ids, said):
-            progress.advance(account.add(step))
-            if context.json:
-                account.shapes += _shapes(context, (*step.cancelled, *step.asked))
-            if stop.is_set():
+        try:
+            for step in context.coordinator.cancel_many(ids, cancellation):
+                progress.advance(done.add(step))
+                _read_stopped(context, done)
+                if stop.is_set() and done.left:
+                    raise Interrupted("interrupted")
+        except KeyboardInterrupt:
+            for part in parts(ids[len(ids) - done.left :]):
+                done.add(_cut_off(context, part))
                 break
+            _read_stopped(context, done)
+            raise
 
 
-def _shapes(context: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _read_stopped(context: Context, done: _Done) -> None:
+    """Keep for the answer in JSON what the stopped jobs are like."""
+    if context.json:
+        with context.store.read() as tx:
+            found = jobs.many(tx, done.unread)
+        done.shapes += [cancelled_shape(found[job_id]) for job_id in done.unread if job_id in found]
+    done.unread.clear()
+
+
+def _cut_off(context: Context, job_ids: Sequence[str]) -> Stopped:
+    """What became of a step whose end nobody heard: how its jobs are now, whoever's doing that is."""
     with context.store.read() as tx:
-        found = jobs.many(tx, ids)
-    return [cancelled_shape(found[job_id]) for job_id in ids if job_id in found]
+        found = jobs.many(tx, job_ids)
+    cancelled = tuple(job.id for job in found.values() if job.status is Status.CANCELLED)
+    asked = tuple(job.id for job in found.values() if not job.status.final and job.cancel_requested_at)
+    live = sum(not job.status.final for job in found.values())
+    return Stopped(
+        cancelled=cancelled, asked=asked, ended_already=len(job_ids) - live - len(cancelled)
+    )  # fmt: skip
 
 
 def _question(found: Sequence[Unfinished]) -> str:
@@ -193,12 +204,6 @@ def _question(found: Sequence[Unfinished]) -> str:
 
 def _counted(things: Sequence[Unfinished] | set[str], name: str) -> str:
     return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"
-
-
-def _would(status: Status) -> str:
-    if status.final:
-        return "be refused: it has ended"
-    return "be asked to stop" if status is Status.PROCESSING else "be cancelled"
 
 
 def _nothing(context: Context, wanted: Filter) -> str:

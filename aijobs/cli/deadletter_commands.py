@@ -21,6 +21,7 @@ from aijobs.cli.options import (
     UserFilter,
     Yes,
 )
+from aijobs.cli.stopping import Account, accounted
 from aijobs.cli.words import time_range
 from aijobs.core.errors import Conflict, NotFound, UsageError
 from aijobs.core.model import ErrorClass
@@ -92,8 +93,6 @@ def deadletter_close(
 ) -> int:  # fmt: skip
     """Say of dead letters that they will not be replayed, and why. Their history stays."""
     context = context_of(ctx)
-    if not reason.strip():
-        raise UsageError("a reason is needed: it is all that is left of the decision")
     wanted = chosen(
         context, job_ids, type_name=type_name, error_class=error_class, user=user, since=since, until=until
     )
@@ -139,8 +138,6 @@ def retry(
     from aijobs.services.shapes import job_shape
 
     context = context_of(ctx)
-    if not reason.strip():
-        raise UsageError("a reason is needed: it is kept with the job")
     job = context.coordinator.retry(job_id, actor=context.actor(actor), reason=reason)
     context.printer.emit(
         {"job": job_shape(job)},
@@ -183,7 +180,16 @@ def select_all(context: Context, wanted: DeadLetterFilter, *, everything: bool) 
 def _close(context: Context, found: Sequence[DeadLetter], who: str, reason: str) -> int:
     closed: list[str] = []
     refused: list[tuple[str, str]] = []
-    with context.printer.progress("close", total=len(found)) as progress:
+
+    def so_far() -> Account:
+        words = f"until then {len(closed)} of {len(found)} closed, {len(refused)} refused"
+        return Account(
+            _closed_shape(closed, refused),
+            words,
+            "the same filters go on; of jobs that were named, name those that are left",
+        )
+
+    with accounted(so_far), context.printer.progress("close", total=len(found)) as progress:
         for one in found:
             try:
                 context.coordinator.close(one.job_id, actor=who, reason=reason)
@@ -196,14 +202,17 @@ def _close(context: Context, found: Sequence[DeadLetter], who: str, reason: str)
 
 
 def _say(context: Context, closed: Sequence[str], refused: Sequence[tuple[str, str]]) -> None:
-    document: dict[str, Any] = {
-        "closed": list(closed),
-        "refused": [{"job_id": job_id, "message": why} for job_id, why in refused],
-    }
     rows = [(job_id, "closed") for job_id in closed] + list(refused)
     context.printer.emit(
-        document, lambda: context.printer.table(("JOB", "OUTCOME"), rows, empty="no dead letter to close")
+        _closed_shape(closed, refused),
+        lambda: context.printer.table(("JOB", "OUTCOME"), rows, empty="no dead letter to close"),
     )
+
+
+def _closed_shape(closed: Sequence[str], refused: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "closed": list(closed), "refused": [{"job_id": job_id, "message": why} for job_id, why in refused]
+    }  # fmt: skip
 
 
 def _print(context: Context, found: Sequence[DeadLetter], kinds: Sequence[Group], *, empty: str) -> None:

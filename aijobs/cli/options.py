@@ -59,15 +59,15 @@ Actor = Annotated[
 ]
 
 
-def said(reason: str | None) -> str | None:
-    """A reason that is given says something."""
-    if reason is not None and not reason.strip():
-        raise UsageError("a reason is needed: --reason is empty", hint="whoever looks at the record reads it")
-    return reason
+def check_reason(reason: str | None) -> str | None:
+    """The reason, where one is given. Raises UsageError for one that says nothing."""
+    from aijobs.core.reasons import checked_reason  # most commands are given none
+
+    return None if reason is None else checked_reason(reason)
 
 
 Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the change.", callback=said)
+    str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the change.", callback=check_reason)
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what would happen, and change nothing.")]

@@ -187,7 +187,7 @@ class Printer:
     def error(self, error: AijobsError) -> None:
         """A failure: in words on stderr, and as a JSON document on stdout when that was asked for."""
         if self.json:
-            self.record({"error": error_document(error)})
+            self.record({**error.account, "error": error_document(error)})
         for line in error.message.split("\n"):
             self._complain("error: ", line)
         if error.hint:

@@ -25,7 +25,7 @@ from aijobs.cli.options import (
     Until,
     UserFilter,
     Yes,
-    said,
+    check_reason,
 )
 from aijobs.cli.probes import ask
 from aijobs.cli.progress import Progress
@@ -47,7 +47,7 @@ Limit = Annotated[
 OptionalReason = Annotated[
     str | None,
     typer.Option(
-        "--reason", metavar="TEXT", help="Why; kept with every job that is replayed.", callback=said
+        "--reason", metavar="TEXT", help="Why; kept with every job that is replayed.", callback=check_reason
     ),
 ]
 

@@ -36,19 +36,18 @@ def schedule_list(
     were skipped so far, and until when a schedule is paused; unknown before the first tick.
     """
     context = context_of(ctx)
-    timetable = _timetable(context)
-    entries = timetable.entries(context.clock.now(), count=count)
-    known = timetable.unknown_because is None
+    listed = _timetable(context).entries(context.clock.now(), count=count)
+    known = listed.unknown_because is None
     context.printer.emit(
-        {"schedules": [_entry_shape(entry, known=known) for entry in entries]},
+        {"schedules": [_entry_shape(entry, known=known) for entry in listed.entries]},
         lambda: context.printer.table(
             ("SCHEDULE", "TYPE", "WHEN", "NEXT IN ITS ZONE", "UTC", "CLOCKS", "PAUSED UNTIL"),
-            _rows(entries),
+            _rows(listed.entries),
             empty="no schedules are configured",
         ),
     )
-    if entries and not known:
-        context.printer.warn(f"whether a schedule is paused is unknown: {timetable.unknown_because}")
+    if listed.entries and not known:
+        context.printer.warn(f"whether a schedule is paused is unknown: {listed.unknown_because}")
 
 
 @notes(

@@ -26,9 +26,10 @@ _DURATION = re.compile(
 _RATE = re.compile(r"([0-9]{1,9})/([smhd])")
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:[Zz]|[+-](?P<hours>[0-9]{2}):?[0-5][0-9])?)?"
 )
 _AGO = re.compile(r"-?(?P<duration>[0-9][0-9a-z]*)(?: +ago)?")
+_HOURS = 24
 _LONGEST_SHOWN = 200
 _EPOCH_DIGITS = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
 
@@ -87,15 +88,15 @@ def parse_rate(text: str) -> Rate:
 def parse_instant(text: str) -> datetime:
     """*text* as an aware UTC instant: ISO 8601, zone-less means UTC. ValueError says what is wrong."""
     text = text.strip()
-    if not _INSTANT.fullmatch(text):
+    match = _INSTANT.fullmatch(text)
+    if match is None:
         raise ValueError(_instant_fault(text))
+    if int(match["hours"] or 0) >= _HOURS:  # of which Python speaks in words of its classes
+        raise ValueError(f"{_shown(text)} is no such time: no zone is so far from UTC")
     try:
         value = datetime.fromisoformat(text.upper())
     except ValueError as error:
-        why = (
-            "no zone is so far from UTC" if "offset" in str(error) else error
-        )  # Python's words are of classes
-        raise ValueError(f"{_shown(text)} is no such time: {why}") from None
+        raise ValueError(f"{_shown(text)} is no such time: {error}") from None
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:

@@ -18,7 +18,7 @@ AijobsError                     1
 └── Interrupted               130   a person pressed Ctrl-C
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -32,6 +32,7 @@ class AijobsError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.account: Mapping[str, object] = {}  # what a command had done before, as in its answer in JSON
 
 
 class UsageError(AijobsError):

@@ -20,6 +20,7 @@ from aijobs.core.config import load
 from aijobs.core.durations import parse_duration
 from aijobs.core.errors import Conflict, UsageError
 from aijobs.core.model import Job, NewJob
+from aijobs.core.reasons import checked_reason
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator, Enqueued
 from aijobs.services.last_results import LastResult, LastResults
@@ -181,9 +182,9 @@ class Jobs:
     def cancel(self, job_id: str, reason: str = "cancelled by the application") -> Job:
         """Stop a job: at once when it waits, as soon as its worker notices when it runs.
 
-        Raises NotFound and AlreadyFinished.
+        Raises NotFound and AlreadyFinished; UsageError for a reason that says nothing.
         """
-        return self._coordinator.cancel(job_id, actor=self._actor, reason=reason)
+        return self._coordinator.cancel(job_id, actor=self._actor, reason=checked_reason(reason))
 
     def _new(self, request: Request) -> NewJob:
         return new_job(request, self.settings, now=self.store.clock.now())

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from aijobs.core import breaker
 from aijobs.core.breaker import Change, Rules
-from aijobs.core.errors import UsageError
+from aijobs.core.reasons import checked_reason
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator.gates import Gate, Gates, health_of, tell
 from aijobs.store import claims, provider_states, wake
@@ -91,8 +91,7 @@ class ProviderDesk:
         self, name: str, actor: str, reason: str, change: Callable[[ProviderState, datetime], Change]
     ) -> Standing:
         self.settings.provider(name)
-        if not reason.strip():
-            raise UsageError("a reason is needed: whoever is woken next reads it")
+        checked_reason(reason)
         now = self.store.clock.now()
         with self.store.write() as tx:
             (state,) = provider_states.locked(tx, [name], now).values()

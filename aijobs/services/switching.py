@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aijobs.core.errors import Conflict, NotFound, UsageError
+from aijobs.core.errors import Conflict, NotFound
 from aijobs.core.model import Event
+from aijobs.core.reasons import checked_reason
 from aijobs.core.settings import Settings
 from aijobs.core.switches import ALL, BELOW_PRIORITY, Switch, SwitchKind
 from aijobs.store import history, switches, wake
@@ -99,8 +100,6 @@ class Switching:
     def _throw(
         self, kind: SwitchKind, scope: str, value: str, *, actor: str, reason: str, lasting: timedelta | None
     ) -> Switch:
-        if not reason.strip():
-            raise UsageError("a reason is needed: whoever is woken next reads it")
         now = self.store.clock.now()
         switch = Switch(
             kind=kind, scope=scope, value=value, actor=actor, reason=reason, set_at=now,
@@ -123,8 +122,10 @@ class Switching:
             "switch": kind.value, "scope": scope, "value": value,
             "until": until.isoformat() if until else None,
         }  # fmt: skip
-        now = self.store.clock.now()
-        history.add_events(tx, [Event(kind=verb, actor=actor, at=now, reason=reason, detail=detail)])
+        event = Event(
+            kind=verb, actor=actor, at=self.store.clock.now(), reason=checked_reason(reason), detail=detail
+        )
+        history.add_events(tx, [event])
 
 
 def find(thrown: Iterable[Switch], kind: SwitchKind, scope: str) -> Switch:

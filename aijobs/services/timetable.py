@@ -8,6 +8,7 @@ from itertools import islice
 from aijobs.core.cron import Schedule
 from aijobs.core.errors import StoreUnreachable
 from aijobs.core.model import Event
+from aijobs.core.reasons import checked_reason
 from aijobs.core.settings import ScheduleSettings, Settings
 from aijobs.core.ticking import OPEN_END, State
 from aijobs.core.wallclock import LATEST, ClockChange
@@ -39,6 +40,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """All schedules, by name. *unknown_because*: why what became of them was not found out."""
+
+    entries: list[Entry]
+    unknown_because: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
     """A schedule that fires nothing now, till *until* (None: till it is resumed), and whose doing that is."""
 
@@ -52,16 +61,21 @@ class Timetable:
 
     def __init__(self, settings: Settings, store: Callable[[], Store]) -> None:
         self.settings = settings
-        self.unknown_because: str | None = None  # why what became of the schedules was not found out
         self._store = store
 
-    def entries(self, now: datetime, *, count: int) -> list[Entry]:
-        """Every schedule, by name. Without a store what became of them is unknown, which is noted."""
-        records = self._records()
-        return [
+    def entries(self, now: datetime, *, count: int) -> Listed:
+        """Every schedule. Without a store what became of them is unknown, and the answer says so."""
+        records: dict[str, Record] = {}
+        why = None
+        try:
+            records = self._records()
+        except StoreUnreachable as error:
+            why = error.message
+        entries = [
             self._entry(name, now, count=count, record=records.get(name))
             for name in sorted(self.settings.schedules)
         ]
+        return Listed(entries=entries, unknown_because=why)
 
     def fires(self, name: str, after: datetime, *, count: int) -> list[Fire]:
         """The next *count* fire times of one schedule, later than *after*. NotFound if there is none."""
@@ -103,15 +117,11 @@ class Timetable:
         with self._store().write() as tx:
             if not schedules.begin(tx, name, first, now):
                 schedules.pause(tx, name, until, now)
-            history.add_events(tx, [Event(kind=kind, actor=actor, at=now, reason=reason, detail=detail)])
+            event = Event(kind=kind, actor=actor, at=now, reason=checked_reason(reason), detail=detail)
+            history.add_events(tx, [event])
 
     def _records(self) -> dict[str, Record]:
-        try:
-            store = self._store()
-        except StoreUnreachable as error:
-            self.unknown_because = error.message
-            return {}
-        with store.read() as tx:
+        with self._store().read() as tx:
             return schedules.records(tx)
 
     def _entry(self, name: str, now: datetime, *, count: int, record: Record | None) -> Entry:

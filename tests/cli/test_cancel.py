@@ -3,7 +3,8 @@
 import pytest
 
 from aijobs.core.clock import Chance
-from aijobs.core.model import Status
+from aijobs.core.errors import StoreLocked
+from aijobs.core.model import Job, Status
 from aijobs.core.settings import Settings
 from aijobs.services.coordinator import Coordinator
 from aijobs.store import jobs
@@ -149,3 +150,22 @@ def test_a_preview_changes_nothing(run_cli: CommandLine, store: Store, coordinat
     assert [one["would"] for one in result.json["preview"]] == ["be asked to stop", "be cancelled"]
     assert present(store, running).cancel_requested_at is None
     assert present(store, waiting).status is Status.PENDING
+
+
+def test_a_store_that_goes_away_in_the_middle_leaves_word_of_what_was_done(
+    run_cli: CommandLine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = _enqueue(run_cli), _enqueue(run_cli)
+    real = Coordinator.cancel
+
+    def breaks(self: Coordinator, job_id: str, **why: str) -> Job:
+        if job_id == second:
+            raise StoreLocked("the store is locked")
+        return real(self, job_id, actor=why["actor"], reason=why["reason"])
+
+    monkeypatch.setattr(Coordinator, "cancel", breaks)
+    result = run_cli("cancel", first, second, "--reason", "r", "--yes", "--json")
+
+    assert (result.code, result.json["error"]["kind"]) == (5, "store_locked")
+    assert [job["id"] for job in result.json["cancelled"]] == [first]
+    assert "until then 1 of 2 cancelled" in result.err

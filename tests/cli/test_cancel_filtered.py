@@ -11,7 +11,7 @@ from aijobs.core.clock import Chance
 from aijobs.core.errors import StoreLocked
 from aijobs.core.model import Status
 from aijobs.services.coordinator import Coordinator, cancelling
-from aijobs.services.coordinator.cancelling import Stopped, ToStop
+from aijobs.services.coordinator.cancelling import Cancellation, Stopped
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
 from tests.support.command_line import CommandLine
@@ -163,18 +163,50 @@ def test_ctrl_c_ends_it_between_two_steps_with_a_true_account(
     monkeypatch.setattr(cancelling, "STEP", 2)
     real = Coordinator.cancel_many
 
-    def interrupted(self: Coordinator, job_ids: list[str], said: ToStop) -> Iterator[Stopped]:
-        for step in real(self, job_ids, said):
+    def interrupted(self: Coordinator, job_ids: list[str], cancellation: Cancellation) -> Iterator[Stopped]:
+        for step in real(self, job_ids, cancellation):
             os.kill(os.getpid(), signal.SIGINT)
             yield step
 
     monkeypatch.setattr(Coordinator, "cancel_many", interrupted)
+    result = run_cli("cancel", "--user", "ana", "--limit", "5", *WHY, "--yes", "--json")
+
+    assert "--limit 3 goes on" in result.err
+    assert (result.code, result.json["interrupted"], result.json["error"]["kind"]) == (
+        130,
+        True,
+        "interrupted",
+    )
+    assert [job["id"] for job in result.json["cancelled"]] == [ids[5], ids[4]]
+    assert (result.json["counts"]["cancelled"], result.json["counts"]["left"]) == (2, 3)
+    assert _statuses(store, ids) == [Status.PENDING] * 4 + [Status.CANCELLED] * 2
+
+
+def test_a_second_ctrl_c_in_the_middle_of_a_step_looks_what_became_of_it(
+    run_cli: CommandLine, coordinator: Coordinator, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = _enqueue(coordinator, 4, user="ana")
+    clock.advance(timedelta(seconds=1))
+    (running,) = _enqueue(coordinator, user="ana", priority=5)
+    claim_one(coordinator)
+    monkeypatch.setattr(cancelling, "STEP", 2)
+    real = Coordinator.cancel_many
+
+    def cut_off(self: Coordinator, job_ids: list[str], cancellation: Cancellation) -> Iterator[Stopped]:
+        steps = real(self, job_ids, cancellation)
+        next(steps)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from steps
+
+    monkeypatch.setattr(Coordinator, "cancel_many", cut_off)
     result = run_cli("cancel", "--user", "ana", *WHY, "--yes", "--json")
 
     assert (result.code, result.json["interrupted"]) == (130, True)
-    assert [job["id"] for job in result.json["cancelled"]] == [ids[5], ids[4]]
-    assert (result.json["counts"]["cancelled"], result.json["counts"]["left"]) == (2, 4)
-    assert _statuses(store, ids) == [Status.PENDING] * 4 + [Status.CANCELLED] * 2
+    assert {job["id"] for job in result.json["cancelled"]} == {running, ids[3]}
+    counts = {name: count for name, count in result.json["counts"].items() if count}
+    assert counts == {"matched": 5, "cancelled": 1, "asked_to_stop": 1, "left": 3}
+    assert "goes on: with what is left, and what came in since" in result.err
 
 
 def test_a_store_that_goes_away_says_what_was_done_until_then(
@@ -184,13 +216,18 @@ def test_a_store_that_goes_away_says_what_was_done_until_then(
     monkeypatch.setattr(cancelling, "STEP", 2)
     real = Coordinator.cancel_many
 
-    def breaks(self: Coordinator, job_ids: list[str], said: ToStop) -> Iterator[Stopped]:
-        yield next(real(self, job_ids, said))
+    def breaks(self: Coordinator, job_ids: list[str], cancellation: Cancellation) -> Iterator[Stopped]:
+        yield next(real(self, job_ids, cancellation))
         raise StoreLocked("the store is locked")
 
     monkeypatch.setattr(Coordinator, "cancel_many", breaks)
-    result = run_cli("cancel", "--user", "ana", *WHY, "--yes")
+    result = run_cli("cancel", "--user", "ana", *WHY, "--yes", "--json")
 
-    assert result.code == 5
+    assert (result.code, result.json["error"]["kind"], result.json["interrupted"]) == (
+        5,
+        "store_locked",
+        True,
+    )
+    assert {job["id"] for job in result.json["cancelled"]} == set(ids[2:])
     assert "until then 4 matched, 2 cancelled, 2 left" in result.err
     assert _statuses(store, ids) == [Status.PENDING] * 2 + [Status.CANCELLED] * 2

@@ -134,6 +134,24 @@ def test_many_are_previewed_then_closed(run, coordinator):
     assert listed(run("deadletter", "list", "--json")) == []
 
 
+def test_ctrl_c_while_many_are_closed_leaves_word_of_what_was_done(run, coordinator, monkeypatch):
+    for n in range(2):
+        die(coordinator, n)
+    closed = []
+
+    def close(self, job_id, **_):
+        if closed:
+            raise KeyboardInterrupt
+        closed.append(job_id)
+
+    monkeypatch.setattr(Coordinator, "close", close)
+    result = run("deadletter", "close", "--all", "--reason", "x", "--yes", "--json")
+
+    assert (result.code, result.json["error"]["kind"]) == (130, "interrupted")
+    assert result.json["closed"] == closed
+    assert "until then 1 of 2 closed" in result.err
+
+
 def test_a_retry_runs_the_job_again_and_keeps_its_history(run, store, coordinator):
     job_id = die(coordinator)
 

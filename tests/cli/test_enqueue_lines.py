@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from aijobs.cli import bulk
+from aijobs.core.errors import StoreLocked
 from aijobs.core.model import Job
 from aijobs.store import jobs
 from aijobs.store.engine import Store
@@ -205,24 +206,30 @@ def test_a_conflict_without_keep_going_creates_nothing(run_cli: CommandLine, sto
     assert len(_all(store)) == 1
 
 
-def test_an_interrupt_tells_how_far_it_came(
-    run_cli: CommandLine, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (StoreLocked("it is locked"), 5)])
+def test_what_cuts_it_short_leaves_word_of_how_far_it_came(
+    end: BaseException, code: int, run_cli: CommandLine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "CHUNK", 2)
     read = bulk.request_of
 
     def interrupt(values: dict[str, Any], defaults: dict[str, Any]) -> Any:
         if values.get("key") == "stop":
-            raise KeyboardInterrupt
+            raise end
         return read(values, defaults)
 
     monkeypatch.setattr(bulk, "request_of", interrupt)
     lines = _lines(*THREE, {"type": "demo", "key": "stop"})
 
-    result = run_cli("enqueue", "--jsonl", "-", "--keep-going", stdin=lines)
+    result = run_cli("enqueue", "--jsonl", "-", "--keep-going", "--json", stdin=lines)
 
-    assert result.code == 130
+    assert result.code == code
     assert "lines up to 2 are taken (2 created)" in result.err
+    *lines_taken, summary = result.records
+    assert [record["line"] for record in lines_taken] == [1, 2]
+    error = summary.pop("error")
+    assert summary == {"created": 2, "duplicates": 0, "conflicts": 0, "invalid": 0}
+    assert error["kind"] == ("interrupted" if code == 130 else "store_locked")
     assert len(_all(store)) == 2
 
 

@@ -240,6 +240,17 @@ def test_a_waiting_job_is_cancelled_at_once_and_only_once(served: Served, store:
     assert (event["actor"], event["reason"]) == ("http", "not needed")
 
 
+def test_a_reason_that_says_nothing_or_is_no_text_cancels_nothing(served: Served, store: Store) -> None:
+    job_id = post(served).json()["id"]
+
+    for reason in ("", "   ", "a\0b", "x" * 1001, 7):
+        answer = served.http.post(f"/jobs/{job_id}/cancel", json={"reason": reason})
+        assert (answer.status_code, answer.json()["error"]["kind"]) == (422, "usage"), reason
+
+    assert present(store, job_id).status is Status.PENDING
+    assert served.http.post(f"/jobs/{job_id}/cancel", json={"reason": None}).status_code == 200
+
+
 def test_a_running_job_is_asked_to_stop(served: Served, coordinator: Coordinator) -> None:
     job_id = post(served).json()["id"]
     claim_one(coordinator)

@@ -11,7 +11,7 @@ from aijobs.core.clock import Chance, seeded_chance
 from aijobs.core.lifecycle import Parked
 from aijobs.core.model import ErrorClass, Job, Status
 from aijobs.services.coordinator import Coordinator, cancelling
-from aijobs.services.coordinator.cancelling import Stopped, ToStop
+from aijobs.services.coordinator.cancelling import Cancellation, Stopped
 from aijobs.store import jobs, moves
 from aijobs.store.engine import Store
 from aijobs.store.jobs import Filter
@@ -37,10 +37,10 @@ def _enqueue(coordinator: Coordinator, count: int) -> list[str]:
     return [one.job.id for one in made]  # type: ignore[union-attr]
 
 
-def _look(store: Store, wanted: Filter = Filter()) -> tuple[list[str], ToStop]:  # noqa: B008  # it is frozen
+def _look(store: Store, wanted: Filter = Filter()) -> tuple[list[str], Cancellation]:  # noqa: B008  # it is frozen
     with store.read() as tx:
         found = jobs.unfinished(tx, wanted)
-    return [job.id for job in found], ToStop(actor="ana", reason="a loop", still=wanted.still)
+    return [job.id for job in found], Cancellation(actor="ana", reason="a loop", still=wanted.still)
 
 
 def _kinds(store: Store, job_id: str) -> list[str]:

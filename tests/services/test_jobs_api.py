@@ -192,6 +192,8 @@ def test_many_are_one_transaction(api: Jobs) -> None:
 def test_cancelling_stops_and_a_second_time_says_so(api: Jobs) -> None:
     job_id = api.enqueue("demo").job.id
 
+    with pytest.raises(UsageError, match="a reason is needed"):
+        api.cancel(job_id, reason="  ")
     assert api.cancel(job_id).status is Status.CANCELLED
     with pytest.raises(AlreadyFinished):
         api.cancel(job_id)

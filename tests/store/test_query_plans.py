@@ -21,7 +21,7 @@ from aijobs.core.clock import seeded_chance
 from aijobs.core.model import Status
 from aijobs.core.switches import Switch, SwitchKind
 from aijobs.services.coordinator import ClaimRequest, Coordinator
-from aijobs.services.coordinator.cancelling import ToStop
+from aijobs.services.coordinator.cancelling import Cancellation
 from aijobs.store import claims, jobs, line, retention, switches
 from aijobs.store.engine import Store, Tx, open_store
 from tests.support import backlogs
@@ -239,8 +239,8 @@ def _cancel(store: Store) -> None:
     for wanted, least in ((whose, 10), (jobs.Filter(statuses=(Status.PROCESSING,)), USERS)):
         with store.read() as tx:
             found = [job.id for job in jobs.unfinished(tx, wanted)]
-        said = ToStop(actor="test", reason="test", still=wanted.still)
-        (*_, last) = _coordinator(store).cancel_many(found, said)
+        cancellation = Cancellation(actor="test", reason="test", still=wanted.still)
+        (*_, last) = _coordinator(store).cancel_many(found, cancellation)
         assert len(found) >= least
         assert last.cancelled or last.asked
 

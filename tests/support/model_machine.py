@@ -18,7 +18,7 @@ from aijobs.core.log_events import Unheard
 from aijobs.core.model import NO_CALL, CallFacts, Done, Job, Status
 from aijobs.core.replaying import ReplayOptions
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Reception
-from aijobs.services.coordinator.cancelling import ToStop
+from aijobs.services.coordinator.cancelling import Cancellation
 from aijobs.services.coordinator.values import Enqueued
 from aijobs.services.notifier import Notifier
 from aijobs.services.pruner import Pruner
@@ -297,7 +297,8 @@ class Lives(RuleBasedStateMachine):
             ids = [job.id for job in jobs.unfinished(tx, wanted)]
         live = {known.id for known in self.known.values() if known.user == user and not known.status.final}
         assert set(ids) == {one for one in live if self.known[one].status in statuses or not statuses}
-        for step in self.coordinator.cancel_many(ids, ToStop(actor="p", reason="r", still=wanted.still)):
+        cancellation = Cancellation(actor="p", reason="r", still=wanted.still)
+        for step in self.coordinator.cancel_many(ids, cancellation):
             assert (step.ended_already, step.changed) == (0, 0)
         self._catch_up()
         assert {self.known[one].status for one in ids} <= {Status.CANCELLED, Status.PROCESSING}

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from aijobs.core.errors import InvalidInput, NotFound, UsageError
 from aijobs.core.model import Job, Status
 from aijobs.core.payload import parse_object
+from aijobs.core.reasons import checked_reason
 from aijobs.http.serve.answers import Refused, document
 from aijobs.http.serve.door import job_id_of, read_body
 from aijobs.http.serve.serving import Serving
@@ -23,7 +24,6 @@ from aijobs.store import jobs
 
 ACTOR = "http"
 _OVERHEAD = 64 * 1024  # what a body may hold besides the input
-_LONGEST_REASON = 1000
 
 
 async def create(request: Request, serving: Serving) -> Response:
@@ -61,9 +61,7 @@ async def show(request: Request, serving: Serving) -> Response:
 async def cancel(request: Request, serving: Serving) -> Response:
     """Stop it: 200 when it is stopped, 202 when its worker will."""
     job_id = job_id_of(request)
-    reason = (await _values(request, serving, optional=True)).get("reason") or "cancelled over HTTP"
-    if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
-        raise UsageError(f"the reason must be a text of at most {_LONGEST_REASON} characters")
+    reason = _reason(await _values(request, serving, optional=True))
     job: Job = await serving.threads.run(
         lambda: serving.coordinator.cancel(job_id, actor=ACTOR, reason=reason)
     )
@@ -73,6 +71,15 @@ async def cancel(request: Request, serving: Serving) -> Response:
 def state_of(job: Job) -> dict[str, object]:
     """The job as lists have it, and whether it was asked to stop."""
     return job_shape(job) | {"cancel_requested_at": job.cancel_requested_at}
+
+
+def _reason(values: dict[str, object]) -> str:
+    given = values.get("reason")
+    if given is None:
+        return "cancelled over HTTP"
+    if not isinstance(given, str):
+        raise UsageError("the reason must be a text")
+    return checked_reason(given)
 
 
 def _key(request: Request) -> str | None:

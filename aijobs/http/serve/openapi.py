@@ -4,6 +4,7 @@ from typing import Any
 
 from aijobs import __version__
 from aijobs.core.model import Status
+from aijobs.core.reasons import LONGEST_REASON
 from aijobs.http.serve.serving import Serving
 from aijobs.services.shapes import JOB_FIELDS
 from aijobs.services.submission import HIGHEST_PRIORITY, LONGEST_NAME, MOST_ATTEMPTS
@@ -256,7 +257,10 @@ _SCHEMAS: Part = {
             "traceparent": {"type": "string"},
         },
     },
-    "Cancel": {"type": "object", "properties": {"reason": {"type": "string", "maxLength": 1000}}},
+    "Cancel": {
+        "type": "object",
+        "properties": {"reason": {"type": "string", "pattern": r"\S", "maxLength": LONGEST_REASON}},
+    },
     "Enqueued": {"type": "object", "required": list(_ENQUEUED), "properties": _ENQUEUED},
     "Job": {"type": "object", "required": list(_JOB_PROPERTIES), "properties": _JOB_PROPERTIES},
     "JobWithResult": {

@@ -15,8 +15,8 @@ from aijobs.store.engine import Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToStop:
-    """What is said of all jobs that are stopped together.
+class Cancellation:
+    """Who cancels many jobs together, why, and which are meant.
 
     *still*: whether a job as it is now is one of those that are meant; it was when they were looked for.
     """
@@ -42,14 +42,16 @@ def parts(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (job_ids[start : start + STEP] for start in range(0, len(job_ids), STEP))
 
 
-def stop_many(tx: Tx, finishing: Finishing, job_ids: Sequence[str], now: datetime, said: ToStop) -> Stopped:
+def stop_many(
+    tx: Tx, finishing: Finishing, job_ids: Sequence[str], now: datetime, cancellation: Cancellation
+) -> Stopped:
     """Stop those of *job_ids* that have not ended. All were looked at before, and may have changed since."""
     known = moves.locked(tx, job_ids)
     live = [known[job_id] for job_id in job_ids if job_id in known and not known[job_id].status.final]
-    meant = [job for job in live if said.still(job)]
+    meant = [job for job in live if cancellation.still(job)]
     found = [job for job in meant if not _is_asked(job)]
     if found:
-        stop(tx, finishing, found, now, actor=said.actor, reason=said.reason)
+        stop(tx, finishing, found, now, actor=cancellation.actor, reason=cancellation.reason)
     return Stopped(
         cancelled=tuple(job.id for job in found if job.status is not Status.PROCESSING),
         asked=tuple(job.id for job in found if job.status is Status.PROCESSING),
@@ -86,8 +88,8 @@ def stop(
         if asked != len(running):
             raise AssertionError(f"{len(running)} locked jobs were to be asked to stop, {asked} were")
         wake.notify(tx)
-    said = [("cancelled", job) for job in waiting] + [("cancel_requested", job) for job in running]
-    events = [Event(kind=kind, actor=actor, at=now, job_id=job.id, reason=reason) for kind, job in said]
+    kinds = [("cancelled", job) for job in waiting] + [("cancel_requested", job) for job in running]
+    events = [Event(kind=kind, actor=actor, at=now, job_id=job.id, reason=reason) for kind, job in kinds]
     history.add_events(tx, events)
 
 

@@ -29,7 +29,7 @@ from aijobs.store import attempts, claims, history, jobs, moves, wake
 from aijobs.store.engine import Store, Tx
 
 if TYPE_CHECKING:
-    from aijobs.services.coordinator.cancelling import Stopped, ToStop
+    from aijobs.services.coordinator.cancelling import Cancellation, Stopped
     from aijobs.services.coordinator.unanswered import Claims
     from aijobs.services.tracing import Tracing
     from aijobs.store.deliveries import Delivery
@@ -259,12 +259,12 @@ class Coordinator:
             lambda tx: stop_one(tx, self._machinery.finishing, job_id, self.clock.now(), actor, reason)
         )
 
-    def cancel_many(self, job_ids: Sequence[str], said: "ToStop") -> "Iterator[Stopped]":
+    def cancel_many(self, job_ids: Sequence[str], cancellation: "Cancellation") -> "Iterator[Stopped]":
         """Stop many jobs in steps, each a transaction that is made when its answer is asked for."""
         from aijobs.services.coordinator.cancelling import parts, stop_many
 
         def work(tx: Tx, part: Sequence[str]) -> "Stopped":
-            return stop_many(tx, self._machinery.finishing, part, self.clock.now(), said)
+            return stop_many(tx, self._machinery.finishing, part, self.clock.now(), cancellation)
 
         return (self._write(partial(work, part=part)) for part in parts(job_ids))
 
