@@ -1,7 +1,7 @@
 """The door to the store: a URL becomes a `Store`, whose transactions are the only way to the tables."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,8 @@ class Store:
 
     *location* is for people and never holds a password; *created* tells whether opening it made the tables;
     *warnings* are sentences for the operator. *driver_error* is the base of the database driver's exceptions.
+    *before_commit* is called in each transaction that writes, where nothing can keep it from being committed
+    any more but the database; what it raises rolls it back.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Store:
         self.path = path
         self.dialect: Literal["sqlite", "postgresql"] = "postgresql" if path is None else "sqlite"
         self.created = False
+        self.before_commit: Callable[[], object] = _go_on
         self.warnings = sqlite.warnings_for(path) if path else ()
         self._reader = engine.execution_options(aijobs_read=True)
         self._at_once = engine.execution_options(aijobs_at_once=True)
@@ -67,18 +70,22 @@ class Store:
 
     def at_once(self) -> AbstractContextManager[Tx]:
         """As `write`, for what is one statement on PostgreSQL: it commits by itself, in one round trip."""
-        return self._transaction(self._at_once)
+        return self._transaction(self._at_once, commits_by_itself=self.dialect == "postgresql")
 
     def close(self) -> None:
         """Close the connections at rest. The store may be used again; it connects anew."""
         self.engine.dispose()
 
     @contextmanager
-    def _transaction(self, engine: Engine) -> Iterator[Tx]:
+    def _transaction(self, engine: Engine, *, commits_by_itself: bool = False) -> Iterator[Tx]:
         try:
             with self._connected(engine) as tx, tx.begin():
                 self._refresh_clock(tx)
+                if commits_by_itself:
+                    self.before_commit()
                 yield tx
+                if engine is not self._reader and not commits_by_itself:
+                    self.before_commit()
         except (exc.DBAPIError, exc.TimeoutError, self.driver_error) as error:
             raise translate(error, location=self.location) from error
 
@@ -93,6 +100,10 @@ class Store:
     def _refresh_clock(self, tx: Tx) -> None:
         if isinstance(self.clock, postgresql.ServerClock) and self.clock.is_stale():
             postgresql.read_clock(tx.exec_driver_sql, self.clock)
+
+
+def _go_on() -> None:
+    """Nobody has anything against a commit."""
 
 
 def open_store(

@@ -11,7 +11,7 @@ from aijobs.core.settings import Settings
 from aijobs.http.serve.group_commit import GroupCommit
 from aijobs.http.serve.late_notes import LateNotes
 from aijobs.http.serve.store_faults import StoreFaults
-from aijobs.http.serve.threads import Threads
+from aijobs.http.serve.threads import Threads, may_commit
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.metrics import Metrics
 from aijobs.services.refusals import Refusals
@@ -62,6 +62,7 @@ class Serving:
         clock: Clock | None = None, bounds: Bounds | None = None, tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
         self.store = store
+        store.before_commit = may_commit
         self.settings = settings
         self.secrets = secrets
         self.log = log
