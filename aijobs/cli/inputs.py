@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from aijobs.cli.printer import Printer
-from aijobs.core.errors import InvalidInput, UsageError
+from aijobs.core.errors import UsageError
 from aijobs.core.payload import parse_object
 
 if TYPE_CHECKING:
     from aijobs.core.settings import SizeLimits
 
 _CHUNK = 1 << 20
-_LINE = "the line"
 
 
 def read_input(
@@ -44,11 +43,7 @@ def parse_line(line: bytes, *, max_bytes: int, max_depth: int) -> dict[str, obje
 
     Raises InvalidInput, naming the column only: the caller knows which line of which file it is.
     """
-    try:
-        return parse_object(line.rstrip(b"\r\n"), what=_LINE, max_bytes=max_bytes, max_depth=max_depth)
-    except InvalidInput as error:
-        text = error.message.removeprefix(f"{_LINE}: ").removeprefix("line 1 ")
-        raise InvalidInput(text, hint=error.hint) from None
+    return parse_object(line.rstrip(b"\r\n"), what=None, max_bytes=max_bytes, max_depth=max_depth)
 
 
 @contextmanager

@@ -34,9 +34,11 @@ _SYNTAX_HINT = "JSON wants double quotes round names and texts, no trailing comm
 
 
 def parse_json(
-    text: str | bytes, *, what: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
+    text: str | bytes, *, what: str | None, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
 ) -> object:
-    """The value of JSON *text*; *what* begins the message of an error ("--input", "line 7").
+    """The value of JSON *text*; *what* begins the message of an error ("--input", "the body").
+
+    Without *what* the text is one line, whose number the caller says: a place is the column alone.
 
     Raises InvalidInput, naming line and column or the path inside, for: anything that is not UTF-8, not JSON,
     or followed by more; a size above *max_bytes*; nesting above *max_depth*; a name given twice; NaN and
@@ -47,20 +49,20 @@ def parse_json(
     try:
         value, faults = load(source)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        raise InvalidInput(f"{what}: {where}: not JSON: {_syntax(error)}", hint=_SYNTAX_HINT) from None
+        place = _place(error.doc[: error.pos], what)
+        raise InvalidInput(f"{place}: not JSON: {_syntax(error)}", hint=_SYNTAX_HINT) from None
     for fault in faults:
-        raise InvalidInput(f"{what}: {path_text(fault.path)}: {fault.reason}")
+        raise InvalidInput(_named(what, f"{path_text(fault.path)}: {fault.reason}"))
     return value
 
 
 def parse_object(
-    text: str | bytes, *, what: str, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
+    text: str | bytes, *, what: str | None, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
 ) -> dict[str, object]:
     """As `parse_json`, and refuses everything but a JSON object: a job's input has named fields."""
     value = parse_json(text, what=what, max_bytes=max_bytes, max_depth=max_depth)
     if not isinstance(value, dict):
-        raise InvalidInput(f"{what}: must be a JSON object, such as {{}}, and is {kind_of(value)}")
+        raise InvalidInput(_named(what, f"must be a JSON object, such as {{}}, and is {kind_of(value)}"))
     return value
 
 
@@ -81,41 +83,45 @@ def kind_of(value: object) -> str:
             return "an array"
 
 
-def _decode(text: str | bytes, what: str, max_bytes: int) -> str:
+def _decode(text: str | bytes, what: str | None, max_bytes: int) -> str:
     if len(text) > max_bytes:
         raise _too_large(what, max_bytes)
     if isinstance(text, bytes):
         try:
             source = text.decode("utf-8")
         except UnicodeDecodeError as error:
-            place = _place(text[: error.start].decode("utf-8"))
-            raise InvalidInput(f"{what}: {place}: not UTF-8 text", hint="save the file as UTF-8") from None
+            place = _place(text[: error.start].decode("utf-8"), what)
+            raise InvalidInput(f"{place}: not UTF-8 text", hint="save the file as UTF-8") from None
     else:
         source = text
         if half := SURROGATE.search(text):
-            raise InvalidInput(f"{what}: {_place(text[: half.start()])}: not UTF-8 text")
+            raise InvalidInput(f"{_place(text[: half.start()], what)}: not UTF-8 text")
         if len(text.encode()) > max_bytes:
             raise _too_large(what, max_bytes)
     source = source.removeprefix(_BOM)
     if not source.strip():
-        raise InvalidInput(f"{what}: is empty; JSON is expected", hint="an empty object is written {}")
+        raise InvalidInput(_named(what, "is empty; JSON is expected"), hint="an empty object is written {}")
     return source
 
 
-def _too_large(what: str, max_bytes: int) -> InvalidInput:
+def _too_large(what: str | None, max_bytes: int) -> InvalidInput:
     return InvalidInput(
-        f"{what}: larger than {max_bytes} bytes",
+        _named(what, f"larger than {max_bytes} bytes"),
         hint="keep the data elsewhere and put a reference to it in the input",
     )
 
 
-def _place(before: str) -> str:
+def _named(what: str | None, fault: str) -> str:
+    return fault if what is None else f"{what}: {fault}"
+
+
+def _place(before: str, what: str | None) -> str:
     line = before.count("\n") + 1
     column = len(before) - before.rfind("\n")  # rfind gives -1 on the first line, which is what counts from 1
-    return f"line {line} column {column}"
+    return f"column {column}" if what is None else f"{what}: line {line} column {column}"
 
 
-def _check_depth(source: str, what: str, max_depth: int) -> None:
+def _check_depth(source: str, what: str | None, max_depth: int) -> None:
     if source.count("[") + source.count("{") <= max_depth:
         return
     depth = 0
@@ -124,8 +130,8 @@ def _check_depth(source: str, what: str, max_depth: int) -> None:
         if first in "[{":
             depth += 1
             if depth > max_depth:
-                place = _place(source[: token.start()])
-                raise InvalidInput(f"{what}: {place}: nested deeper than {max_depth} levels")
+                place = _place(source[: token.start()], what)
+                raise InvalidInput(f"{place}: nested deeper than {max_depth} levels")
         elif first != '"':
             depth -= 1
 

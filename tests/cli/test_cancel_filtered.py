@@ -203,7 +203,9 @@ def test_a_second_ctrl_c_in_the_middle_of_a_step_looks_what_became_of_it(
     result = run_cli("cancel", "--user", "ana", *WHY, "--yes", "--json")
 
     assert (result.code, result.json["interrupted"]) == (130, True)
-    assert {job["id"] for job in result.json["cancelled"]} == {running, ids[3]}
+    assert {job["id"]: job["status"] for job in result.json["cancelled"]} == {
+        running: "processing", ids[3]: "cancelled"
+    }  # fmt: skip
     counts = {name: count for name, count in result.json["counts"].items() if count}
     assert counts == {"matched": 5, "cancelled": 1, "asked_to_stop": 1, "left": 3}
     assert "goes on: with what is left, and what came in since" in result.err

@@ -1,12 +1,16 @@
 """Nothing that writes a person's reason down takes one that says nothing, whoever calls it."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
+from aijobs.core.clock import seeded_chance
 from aijobs.core.errors import UsageError
 from aijobs.core.switches import ALL, SwitchKind
+from aijobs.services.coordinator import Coordinator
 from aijobs.services.provider_desk import ProviderDesk
+from aijobs.services.replay import Runner
 from aijobs.services.switching import Switching
 from aijobs.services.timetable import Timetable
 from aijobs.store.engine import Store
@@ -26,6 +30,11 @@ def _timetable(store: Store) -> Timetable:
     return Timetable(SETTINGS, lambda: store)
 
 
+def _runner(store: Store) -> Runner:
+    coordinator = Coordinator(store, SETTINGS, chance=seeded_chance(1))
+    return Runner(store, coordinator, owner="w", actor="ana")
+
+
 CHANGES: dict[str, Callable[[Store, str], object]] = {
     "pause": lambda store, why: _switching(store).pause(
         [ALL], below=None, actor="ana", reason=why, lasting=None
@@ -42,6 +51,8 @@ CHANGES: dict[str, Callable[[Store, str], object]] = {
     "pause a schedule": lambda store, why: _timetable(store).pause(
         "s", actor="ana", reason=why, lasting=None
     ),
+    "replay": lambda store, why: _runner(store).run("a plan", hear=print, stop=threading.Event(), reason=why),
+    "abort a replay": lambda store, why: _runner(store).abort("a plan", reason=why),
     "resume a schedule": lambda store, why: _timetable(store).resume("s", actor="ana", reason=why),
 }
 

@@ -132,8 +132,8 @@ class Runner:
 
     def abort(self, replay_id: str, *, reason: str) -> None:
         """End a replay for good; what it has replayed goes on. NotFound; Conflict when it has ended."""
-        replay = self._get(replay_id)
         checked_reason(reason)
+        replay = self._get(replay_id)
         with self.store.write() as tx:
             if not replays.abort(tx, replay_id, f"aborted by {self.actor}: {reason}", self.store.clock.now()):
                 raise Conflict(f"replay {replay_id} is {replay.state} already: nothing was changed")
@@ -233,6 +233,8 @@ class Runner:
         return replay
 
     def _take(self, replay_id: str, changes: Changes, reason: str | None) -> Replay:
+        if reason is not None:
+            checked_reason(reason)
         self._get(replay_id)
         now = self.store.clock.now()
         with self.store.write() as tx:
