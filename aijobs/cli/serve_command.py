@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aijobs.cli import early_signals
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.logs import LogFormat, LogLines, line_log
@@ -61,7 +62,10 @@ def serve(
         context, secrets, host=host, port=port, prefix=prefix, as_json=log_format is LogFormat.JSON
     )
     _tell(context, secrets)
-    stopped_by = server.run(ready=lambda: _announce(context, server))
+    try:
+        stopped_by = server.run(ready=lambda: _announce(context, server))
+    finally:
+        early_signals.over()
     return Interrupted.exit_code if stopped_by == signal.SIGINT else 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aijobs.cli import early_signals
 from aijobs.cli.command import notes
 from aijobs.cli.context import Context, context_of
 from aijobs.cli.logs import LogFormat, LogLines, line_log
@@ -156,7 +157,10 @@ def _run(
             log=log,
         )
         with metrics_served(context, store, lambda: worker.settings, at=served):
-            return worker.run()
+            try:
+                return worker.run()
+            finally:
+                early_signals.over()
 
 
 def _say_what_is_left(context: Context) -> None:
