@@ -185,7 +185,9 @@ class Process:
         retried = False
         for _ in range(60):
             request = ClaimRequest(worker=self.name, slots=10, lease=LEASE)
-            errand = Errand(ends=ends, retried=retried, repair=True, cancels=True, claim=request)
+            errand = Errand(
+                ends=ends, retried=retried, repair=self.coordinator.clock.now(), cancels=True, claim=request
+            )
             answer = self._errands.run(errand)
             ends = ends[len(answer.finished) :]
             retried = bool(ends)

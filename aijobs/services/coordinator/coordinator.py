@@ -194,21 +194,22 @@ class Coordinator:
 
     # --- Repair ---
 
-    def rescue(self, *, limit: int, preview: bool = False, types: Sequence[str] | None = None) -> Rescue:
-        """Record attempts (of *types* only) whose lease ran out as lost: each is retried or given up as any
-        failure is.
-        """
+    def rescue(
+        self, *, limit: int, preview: bool = False, types: Sequence[str] | None = None,
+        by: datetime | None = None,
+    ) -> Rescue:  # fmt: skip
+        """Record attempts (of *types* only) whose lease ran out (*by* then) as lost, which is a failure."""
         if preview:
             with self.store.read() as tx:
                 found = claims.expired(tx, self.clock.now(), limit, lock=False, types=types)
             return Rescue(found=len(found), ids=tuple(job.id for job in found))
-        return in_steps(limit, lambda size: self._rescue(size, types))
+        return in_steps(limit, lambda size: self._rescue(size, types, by))
 
-    def _rescue(self, limit: int, types: Sequence[str] | None) -> Rescue:
+    def _rescue(self, limit: int, types: Sequence[str] | None, by: datetime | None) -> Rescue:
         now = self.clock.now()
 
         def work(tx: Tx) -> tuple[list[Ended], list[Finished]]:
-            ends = [_lost(job) for job in claims.expired(tx, now, limit, lock=True, types=types)]
+            ends = [_lost(job) for job in claims.expired(tx, by or now, limit, lock=True, types=types)]
             return ends, self._machinery.finishing.finish(tx, ends, now) if ends else []
 
         ends, answers = self._write(work)
@@ -238,13 +239,10 @@ class Coordinator:
         )
         move = Move(target=Status.DEAD_LETTER, outcome=None, reason=failure.message, failure=failure)
         self._machinery.finishing.write(tx, [(_lost(job), job, move) for job in found], now)
-        history.add_events(
-            tx,
-            [
-                Event(kind="expired", actor="system", at=now, job_id=job.id, reason=move.reason)
-                for job in found
-            ],
-        )
+        events = [
+            Event(kind="expired", actor="system", at=now, job_id=job.id, reason=move.reason) for job in found
+        ]
+        history.add_events(tx, events)
 
     # --- What people do ---
 

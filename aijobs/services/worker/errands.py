@@ -23,7 +23,7 @@ class Errand:
 
     ends: Sequence[Ended] = ()
     retried: bool = False
-    repair: bool = False
+    repair: datetime | None = None  # attempts are lost whose lease was over by then; None: don't look
     cancels: bool = False
     claim: ClaimRequest | None = None
     ahead: datetime | None = None  # find out what is due after a claim of then; an empty claim does so too
@@ -74,7 +74,9 @@ class Errands:
             if errand.ends:
                 self._write(errand, answer.finished)
             if errand.repair:
-                answer.rescued = self._coordinator.rescue(limit=_REPAIR_AT_ONCE, types=self._repaired)
+                answer.rescued = self._coordinator.rescue(
+                    limit=_REPAIR_AT_ONCE, types=self._repaired, by=errand.repair
+                )
                 answer.expired = self._coordinator.expire(limit=_REPAIR_AT_ONCE, types=self._repaired)
             if errand.cancels:
                 with self._store.read() as tx:

@@ -16,6 +16,7 @@ from aijobs.core.errors import SchemaMismatch, StoreError
 from aijobs.core.model import Job
 from aijobs.services.coordinator import Renewal
 from aijobs.services.worker.gate import backoff
+from aijobs.services.worker.rounds import Rounds
 
 Key = tuple[str, int]
 """A lease: job id and fence."""
@@ -77,6 +78,7 @@ class LeaseKeeper:
         self._every = every.total_seconds()
         self._clock = clock
         self._host = SystemClock()
+        self._rounds = Rounds(lease=lease, every=every, clock=clock, host=self._host)
         self._chance = chance
         self._listener = listener
         self._renew = renew
@@ -135,6 +137,14 @@ class LeaseKeeper:
         with self._lock:
             return frozenset(key for key, until in self._held.items() if self._over(until))
 
+    def may_judge(self, now: datetime) -> bool:
+        """Whether a lease that is over by *now* shows that its worker is gone. After a pause (a sleep, a step
+        of the clock) ours are renewed at once, and those of others are given a round.
+        """
+        if self._rounds.overdue(now):
+            self.renew_soon()
+        return self._rounds.regular(now)
+
     def renew_soon(self) -> None:
         """Renew at once instead of waiting for the next round."""
         self._bell.set()
@@ -153,6 +163,7 @@ class LeaseKeeper:
             if asked:
                 self._settle(asked, self._renew(dict(asked.keys()), until.store), until)
             self._beat(self._clock.now())
+            self._rounds.through(until.store - self._lease)
         except SchemaMismatch:
             raise
         except StoreError as fault:

@@ -169,7 +169,7 @@ class Shift:
         if now < self._next_try or (self._ended and now < self._ripe_at()):
             return None
         claim = self._claim_request(now)
-        repair = not self._closing and now >= self._next_repair
+        repair = self._repair_request(now)
         cancels = self._cancels_due and bool(self._running) and now >= self._next_cancel_look
         ahead = self._asked_at if self._ahead_due and not self._closing else None
         if not (self._ended or claim or repair or cancels or ahead):
@@ -177,8 +177,6 @@ class Shift:
         self._ahead_due = False
         if claim is not None and claim.slots > 0:
             self._hungry = False  # whoever wakes us from here on has seen something this claim may not see
-        if repair:
-            self._next_repair = now + self._options.repair_every.total_seconds()
         if cancels:
             self._cancels_due = False
             self._next_cancel_look = now + _CANCEL_LOOK_SECONDS
@@ -188,6 +186,17 @@ class Shift:
             ends=ends, retried=self._retried, repair=repair, cancels=cancels, claim=claim, ahead=ahead,
             drain=drain,
         )  # fmt: skip
+
+    def _repair_request(self, now: float) -> datetime | None:
+        """The instant by which leases must have been over to count as lost, when it is time to look for them.
+
+        It is from before the errand: should the machine sleep on the way, nothing more is lost by that.
+        """
+        if self._closing or now < self._next_repair:
+            return None
+        self._next_repair = now + self._options.repair_every.total_seconds()
+        wall = self._clock.now()
+        return wall if self._keeper.may_judge(wall) else None
 
     def _claim_request(self, now: float) -> ClaimRequest | None:
         if self._closing:
