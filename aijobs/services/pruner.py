@@ -10,7 +10,13 @@ from aijobs.store import refusals, retention, switches, workers
 from aijobs.store.engine import Store, Tx
 
 BATCH = 1000
-"""Rows a transaction removes: short enough that nobody waits long for it."""
+"""Rows a transaction removes at most."""
+
+FIRST = 50
+LONG = 0.5
+"""On SQLite nobody else writes while a batch is removed, and results may be large: batches begin with *FIRST*
+rows, double as long as they are quick, and halve when one took longer than *LONG* seconds.
+"""
 
 _WORKERS_KEPT = timedelta(days=7)
 _CALLS_KEPT = timedelta(days=1)
@@ -41,6 +47,24 @@ class _Kind:
     kept: timedelta | None
     count: Callable[[Tx, datetime], int]
     remove: _Remove
+
+
+class _Pace:
+    """How many rows the next transaction removes: on PostgreSQL, where nobody waits for it, always *most*."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._most = most
+        self._adapts = store.dialect == "sqlite"
+        self.batch = min(FIRST, most) if self._adapts else most
+
+    def took(self, seconds: float) -> None:
+        """Learn from the last transaction."""
+        if not self._adapts:
+            return
+        if seconds > LONG:
+            self.batch = max(1, self.batch // 2)
+        elif seconds * 2 < LONG:
+            self.batch = min(self._most, self.batch * 2)
 
 
 class Pruner:
@@ -75,10 +99,12 @@ class Pruner:
     def _remove(self, kind: _Kind, now: datetime, progress: Callable[[str, int], None] | None) -> int:
         if kind.kept is None:
             return 0
-        total = 0
+        total, pace = 0, _Pace(self.store, self.batch)
         while True:
             with self.store.write() as tx:
-                removed, more = kind.remove(tx, now - kind.kept, self.batch)
+                began = self.store.clock.monotonic()  # to wait for others is not to keep them waiting
+                removed, more = kind.remove(tx, now - kind.kept, pace.batch)
+            pace.took(self.store.clock.monotonic() - began)
             total += removed
             if progress:
                 progress(kind.what, removed)

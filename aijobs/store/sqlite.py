@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
+from aijobs.core.clock import Clock, SystemClock
 from aijobs.core.errors import StoreUnreachable
 from aijobs.store.write_lock import WriteLock
 
@@ -21,13 +23,19 @@ log = logging.getLogger("aijobs.store")
 LOCK_WAIT = 10.0
 """Seconds a writer waits for another one before it gives up."""
 
-_PRAGMAS = "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"
+_MOST_LOG = 64 * 1024 * 1024
+"""Bytes of `-wal` that stay when all of it is in the file: beside a long reader it may grow far beyond."""
+
+_PRAGMAS = f"PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA journal_size_limit={_MOST_LOG}"
+_SWITCH_AGAIN = 0.01
 _MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "glusterfs", "lustre", "beegfs"}
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "glusterfs", "lustre", "beegfs", "virtiofs"}
 )
 _NO_STORE_HINT = "check the path; `aijobs db upgrade` makes a new store there"
 _RIGHTS_HINT = "check that this user may write to the folder, and that the disk has space"
+
+_Sleep = Callable[[float], None]
 
 
 def resolve(path: str) -> Path:
@@ -104,7 +112,9 @@ def open_engine(path: Path, *, lock_wait: float) -> Engine:
     return engine
 
 
-def connect(path: Path, *, lock_wait: float) -> sqlite3.Connection:
+def connect(
+    path: Path, *, lock_wait: float, clock: Clock | None = None, sleep: _Sleep = time.sleep
+) -> sqlite3.Connection:
     """One connection to the existing file at *path*, with our settings; for any thread, one at a time."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw",
@@ -115,7 +125,7 @@ def connect(path: Path, *, lock_wait: float) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        _use_wal(connection, path)
+        _use_wal(connection, path, clock or SystemClock(), lock_wait, sleep)
         connection.executescript(_PRAGMAS)
     except BaseException:
         connection.close()
@@ -194,15 +204,32 @@ def _check_rights(path: Path) -> None:
         )
 
 
-def _use_wal(connection: sqlite3.Connection, path: Path) -> None:
-    """WAL is a property of the file. Asked for only when needed: to switch takes a lock nobody waits for."""
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-        return
-    mode: str = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+def _use_wal(connection: sqlite3.Connection, path: Path, clock: Clock, wait: float, sleep: _Sleep) -> None:
+    """WAL is a property of the file. A copy made by VACUUM INTO does not have it yet, and its first users may
+    come together: to switch takes a lock for which SQLite itself waits for nobody.
+    """
+    since = clock.monotonic()
+    while True:
+        try:
+            mode = _switched(connection)
+            break
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or clock.monotonic() - since >= wait:
+                raise
+            sleep(_SWITCH_AGAIN)
     if mode != "wal":
         log.warning(
             "%s cannot use a write-ahead log (%s); readers and writers will wait for each other", path, mode
         )
+
+
+def _switched(connection: sqlite3.Connection) -> str:
+    """The journal mode, made WAL where it can be; asked for only when it is not."""
+    mode: str = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    return mode
 
 
 def _begin(connection: Connection, writers: WriteLock) -> None:

@@ -9,7 +9,7 @@ from aijobs.core.model import ErrorClass, Event, Status
 from aijobs.core.replaying import ReplayOptions
 from aijobs.core.settings import RetentionSettings
 from aijobs.services.coordinator import Coordinator
-from aijobs.services.pruner import Pruner
+from aijobs.services.pruner import LONG, Pruner
 from aijobs.services.replay import Planner
 from aijobs.store import history, jobs, replays, retention, usage_days
 from aijobs.store.dead_letters import DeadLetterFilter
@@ -91,6 +91,28 @@ def test_batches_are_bounded(coordinator, pruner, clock):
     pruner.run(lambda what, count: seen.append(count) if what == "succeeded jobs" else None)
 
     assert seen == [3, 3, 1]
+
+
+def test_on_sqlite_a_batch_is_only_as_large_as_is_quick(store, coordinator, clock, monkeypatch):
+    for number in range(11):
+        finished(coordinator, payload=str(number))
+    clock.advance(DAYS_30)
+    seconds = iter([LONG / 4, LONG * 1.1, LONG, LONG / 4, 0])
+    remove = retention.remove_jobs
+
+    def slow(tx, ids):
+        clock.advance(seconds=next(seconds))
+        return remove(tx, ids)
+
+    monkeypatch.setattr(retention, "remove_jobs", slow)
+    monkeypatch.setattr("aijobs.services.pruner.FIRST", 2)
+    seen: list[int] = []
+
+    Pruner(store, settings_of(), batch=4).run(
+        lambda what, count: seen.append(count) if what == "succeeded jobs" else None
+    )
+
+    assert seen == ([2, 4, 2, 2, 1] if store.dialect == "sqlite" else [4, 4, 3])
 
 
 def test_an_open_dead_letter_is_never_removed_however_old(store, coordinator, pruner, clock):

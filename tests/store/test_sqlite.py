@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from aijobs.core.errors import StoreLocked, StoreUnreachable, UsageError
 from aijobs.store import sqlite
 from aijobs.store.engine import Store, open_store
 from tests.store.test_engine import count, set_switch
+from tests.support.clock import ManualClock
 from tests.support.people import ordinary_user
 
 
@@ -253,10 +255,43 @@ def test_every_connection_loses_no_commit_and_minds_its_references(
     with sqlite_store.write() as tx:
         seen = {
             n: tx.exec_driver_sql(f"PRAGMA {n}").scalar_one()
-            for n in ("synchronous", "foreign_keys", "journal_mode")
+            for n in ("synchronous", "foreign_keys", "journal_mode", "journal_size_limit")
         }
 
-    assert seen == {"synchronous": 2, "foreign_keys": 1, "journal_mode": "wal"}
+    assert seen == {"synchronous": 2, "foreign_keys": 1, "journal_mode": "wal", "journal_size_limit": 1 << 26}
+
+
+@pytest.fixture
+def copied(sqlite_store: Store, tmp_path: Path) -> Path:
+    """A copy as `VACUUM INTO` makes it: not in WAL mode yet."""
+    path = tmp_path / "copy.db"
+    with closing(sqlite3.connect(sqlite_store.location)) as connection:
+        connection.execute("VACUUM INTO ?", (str(path),))
+    return path
+
+
+def test_who_opens_a_copy_while_another_one_writes_to_it_waits_to_switch_it(copied: Path) -> None:
+    with closing(sqlite3.connect(copied, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        connection = sqlite.connect(
+            copied, lock_wait=5, clock=ManualClock(), sleep=lambda _: other.execute("ROLLBACK") and None
+        )
+
+    with closing(connection):
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_copy_that_cannot_be_switched_within_the_wait_is_locked(copied: Path) -> None:
+    clock = ManualClock()
+    with closing(sqlite3.connect(copied, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            sqlite.connect(
+                copied, lock_wait=1, clock=clock, sleep=lambda s: clock.advance(seconds=s) and None
+            )
+
+    assert clock.monotonic() == pytest.approx(1, abs=0.1)
 
 
 def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +345,7 @@ MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
 server:/export /srv/share nfs4 rw 0 0
 /dev/sdb1 /srv/share/local xfs rw 0 0
+share /mnt/host virtiofs rw 0 0
 me@host: /home/me/remote\\040disk fuse.sshfs rw 0 0
 """
 
@@ -321,6 +357,7 @@ me@host: /home/me/remote\\040disk fuse.sshfs rw 0 0
         ("/srv/share/jobs.db", "nfs4"),
         ("/srv/shared/jobs.db", None),
         ("/srv/share/local/jobs.db", None),
+        ("/mnt/host/jobs.db", "virtiofs"),
         ("/home/me/remote disk/jobs.db", "fuse.sshfs"),
     ],
 )
