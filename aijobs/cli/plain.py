@@ -169,16 +169,18 @@ def _side_by_side(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
         yield "  ".join(map(pad, texts, widths)).rstrip()
 
 
-def wrapped(text: str, cells: int) -> list[str]:
+def wrapped(text: str, cells: int, *, first: int | None = None) -> list[str]:
     """*text* in lines of at most *cells* terminal cells, broken at spaces and beside wide characters.
 
+    The first line may have *first* cells, if that is another number.
     A word that takes more by itself stays whole: it may be a name or an id, to be copied. So does a command.
     """
     lines, taken = [""], 0
+    most = cells if first is None else first
     for piece in re.findall(_PIECE, text):  # few commands fold, so few compile it, which takes 3 ms
-        if lines[-1] and taken + width(piece.rstrip()) > cells:
+        if lines[-1] and taken + width(piece.rstrip()) > most:
             lines.append("")
-            taken = 0
+            taken, most = 0, cells
         lines[-1] += piece
         taken += width(piece)
     return [line.rstrip() for line in lines]
@@ -186,7 +188,9 @@ def wrapped(text: str, cells: int) -> list[str]:
 
 def hung(text: str, hang: int, room: int | None) -> str:
     """*text* in lines of *room* cells, all but the first *hang* cells to the right; None: as it is."""
-    lines = [text] if room is None or width(text) <= room else wrapped(text, max(room - hang, 1))
+    if room is None or width(text) <= room:
+        return text
+    lines = wrapped(text, max(room - hang, 1), first=room)
     return f"\n{' ' * hang}".join(lines)
 
 

@@ -245,9 +245,17 @@ def test_a_sentence_that_does_not_fit_goes_on_below_to_the_right() -> None:
 
     assert free.out.splitlines() == ["next: look at it", clean("next: give it a longer time\x1b[2J")]
     shown = narrow.out.splitlines()
-    assert shown[:2] == ["next: look at it", "next: give it"]
+    assert shown[:2] == ["next: look at it", "next: give it a"]
     assert [line[:6] for line in shown[2:]] == [" " * 6] * len(shown[2:])
     assert max(map(width, shown)) <= 20
+
+
+def test_the_first_line_of_a_sentence_has_the_whole_room() -> None:
+    narrow = Screen(environ={"COLUMNS": "20"})
+
+    narrow.printer.sentence("ok     store: at /db of", hang=7)
+
+    assert narrow.out.splitlines() == ["ok     store: at /db", "       of"]
 
 
 def test_an_empty_table_is_talk_and_no_data() -> None:
@@ -317,18 +325,15 @@ def test_on_a_terminal_an_error_is_folded_and_what_is_to_be_copied_stays_whole()
     screen.printer.warn("a note of which not all is on one line")
 
     assert screen.err.splitlines() == [
-        "error: the store 服务中",
-        "       断🎉 in",
+        "error: the store 服务中断🎉 in",
         "       /var/lib/aijobs/a-long-name.db",
         "       answers to nobody at",
         "       all",
-        "hint: end whoever holds",
-        "      it",
+        "hint: end whoever holds it",
         "      (`fuser -v /var/lib/aijobs/a-long-name.db`),",
         "      and try again",
-        "warning: a note of",
-        "         which not all is on",
-        "         one line",
+        "warning: a note of which not",
+        "         all is on one line",
     ]
 
 
