@@ -99,6 +99,7 @@ def test_what_this_server_cannot_work_with_is_503_with_the_reason_and_a_line_a_m
     assert {answers[name].status_code for name in refused} == {503}
     assert {one["kind"] for one in refused.values()} == {"schema_mismatch"}
     assert {one["message"] for one in refused.values()} == {"the store is not of this server's version"}
+    assert not any("retry-after" in answers[name].headers for name in refused)
     assert [one["route"] for one in said] == ["/jobs", "/readyz"]
     assert "lacks a table or column" in str(said[0]["error"])
     settings = with_webhooks().model_copy(update={"database": own.url})

@@ -56,11 +56,11 @@ def http_failure(error: HTTPException) -> Response:
 def own_failure(error: AijobsError, *, retry_after: int) -> Response:
     """The services' errors. What ails the store is for our log, not for the caller."""
     match error:
+        case SchemaMismatch():  # until a person replaces this server: nobody knows when to try again
+            return failure(503, error.kind, "the store is not of this server's version")
         case StoreError():
             headers = {"retry-after": str(retry_after)}
-            mends_itself = not isinstance(error, SchemaMismatch)
-            what = "cannot serve now: try again" if mends_itself else "is not of this server's version"
-            return failure(503, error.kind, f"the store {what}", headers)
+            return failure(503, error.kind, "the store cannot serve now: try again", headers)
         case NotFound():
             return failure(404, error.kind, error.message)
         case BacklogFull():
