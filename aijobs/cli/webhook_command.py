@@ -13,12 +13,6 @@ from aijobs.core.errors import UsageError
 if TYPE_CHECKING:
     from aijobs.services.webhooks import Intake
 
-_TO_DO = {
-    "malformed": "pass on the three headers as they came, each once: --header 'webhook-id: ...'",
-    "bad_signature": "is webhook_secret that of this endpoint, and the body what came in, byte for byte?",
-    "stale": "is the clock of this machine right? if so, somebody sent an old delivery again",
-}
-
 
 @notes(
     "aijobs webhook ingest openai --header \"webhook-id: $ID\" --header \"webhook-timestamp: $TS\" "
@@ -44,6 +38,7 @@ def webhook_ingest(
     A copy of a delivery is recognised by its id and does nothing. With --json: {provider, delivery_id,
     event_type, job_id, outcome}.
     """
+    from aijobs.services.refusals import CAUSES
     from aijobs.services.webhooks import LONGEST_BODY, WebhookRefusedError, Webhooks
 
     context = context_of(ctx)
@@ -55,7 +50,7 @@ def webhook_ingest(
     try:
         _print(context, webhooks.intake(provider, pairs, body))
     except WebhookRefusedError as error:
-        error.hint = _TO_DO[error.refusal]
+        error.hint = CAUSES[error.refusal].ingest
         raise
 
 

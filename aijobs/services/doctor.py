@@ -34,7 +34,7 @@ Probe = Callable[[Settings, Sequence[str]], Mapping[str, Probed]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check: whether all is well, what was seen, and what to do if not."""
+    """One check: whether all is well, what was seen, and what to do if not. Its name is no other one's."""
 
     check: str
     ok: bool
@@ -90,11 +90,7 @@ def _versions(_: Patient) -> Iterator[Finding]:
 
 
 def _configuration(patient: Patient) -> Iterator[Finding]:
-    try:
-        patient.settings = settings = patient.load()
-    except AijobsError as error:
-        yield Finding(check="configuration", ok=False, evidence=error.message, hint=error.hint)
-        return
+    patient.settings = settings = patient.load()
     source = str(settings.source) if settings.source else "no file; the defaults"
     what = f"{len(settings.types)} types, {len(settings.providers)} providers"
     yield Finding(check="configuration", ok=True, evidence=f"{source}: {what}")
@@ -144,15 +140,11 @@ def _module_exists(name: str) -> bool:
 def _store(patient: Patient) -> Iterator[Finding]:
     if patient.settings is None:
         return
-    try:
-        patient.store = store = patient.open()
-        patient.condition = seen = condition_of(store)
-        with store.read() as tx:
-            patient.records = workers.listed(tx)
-            lost = schema.missing(tx)
-    except AijobsError as error:
-        yield Finding(check="store", ok=False, evidence=error.message, hint=error.hint)
-        return
+    patient.store = store = patient.open()
+    patient.condition = seen = condition_of(store)
+    with store.read() as tx:
+        patient.records = workers.listed(tx)
+        lost = schema.missing(tx)
     yield Finding(check="store", ok=True, evidence=f"{store.location}, {store.dialect} {seen.version}")
     whole = "whole, as this program needs it" if not lost else f"but it lacks {', '.join(lost)}"
     yield Finding(
@@ -167,8 +159,9 @@ def _disk(patient: Patient) -> Iterator[Finding]:
     store, seen = patient.store, patient.condition
     if store is None or seen is None or seen.free_bytes is None:
         return
-    for warning in store.warnings:
-        yield Finding(check="file system", ok=False, evidence=warning, hint="move the store to a local disk")
+    if store.warnings:
+        warnings = "; ".join(store.warnings)
+        yield Finding(check="file system", ok=False, evidence=warnings, hint="move the store to a local disk")
     yield Finding(
         check="journal",
         ok=seen.journal_mode == "wal" and bool(seen.durable),
@@ -187,11 +180,7 @@ def _disk(patient: Patient) -> Iterator[Finding]:
 def _writing(patient: Patient) -> Iterator[Finding]:
     if patient.store is None:
         return
-    try:
-        free = locks.are_free(patient.store, (), wait=_WRITE_WAIT)
-    except AijobsError as error:  # a standby, or a disk that failed just now
-        yield Finding(check="writing", ok=False, evidence=error.message, hint=error.hint)
-        return
+    free = locks.are_free(patient.store, (), wait=_WRITE_WAIT)  # raises on a standby, or a disk that failed
     yield Finding(
         check="writing",
         ok=free,
@@ -233,13 +222,9 @@ def _webhooks(patient: Patient) -> Iterator[Finding]:
     store, settings = patient.store, patient.settings
     if store is None or settings is None:
         return
-    try:
-        found = refused_lately(store, settings, store.clock.now())
-    except AijobsError as error:  # a table that somebody removed: the other checks go on
-        yield Finding(check="webhooks", ok=False, evidence=error.message, hint=error.hint)
-        return
-    for one in found:
-        yield Finding(check=f"webhooks {one.provider}", ok=one.ok, evidence=one.evidence, hint=one.hint)
+    for one in refused_lately(store, settings, store.clock.now()):
+        name = f"webhooks {one.provider} {one.reason}"
+        yield Finding(check=name, ok=one.ok, evidence=one.evidence, hint=one.hint)
 
 
 def _workers(patient: Patient) -> Iterator[Finding]:
@@ -262,7 +247,7 @@ def _workers(patient: Patient) -> Iterator[Finding]:
     then = "its jobs are taken over" if alive else "its jobs wait for a worker"
     for record in silent:
         evidence = f"{_silence(record, now - record.heartbeat_at)}: {then}"
-        yield Finding(check="workers", ok=True, evidence=evidence)
+        yield Finding(check=f"worker {record.name}", ok=True, evidence=evidence)
 
 
 def _silence(record: WorkerRecord, silent: timedelta) -> str:

@@ -7,9 +7,11 @@ the store is away.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from types import MappingProxyType
 
 from aijobs.core.durations import format_duration
 from aijobs.core.overview import OTHER
@@ -18,12 +20,16 @@ from aijobs.core.signature import Refusal
 from aijobs.core.totals import REFUSALS, Totals
 from aijobs.store import refusals, rollups
 from aijobs.store.engine import Store
+from aijobs.store.refusals import InMinute
 
 NO_SECRET = "no_secret"
 """The reason where nothing can be verified: no such provider, or it has no `webhook_secret`."""
 
 LATELY = timedelta(hours=1)
 """So far back `doctor` looks."""
+
+SOME_TIME = timedelta(minutes=5)
+"""A single refusal is a fault once no good delivery has come for so long after it."""
 
 _SHARD = 0  # written so seldom that servers need no rows of their own
 _Key = tuple[str, str]
@@ -53,31 +59,28 @@ class Refusals:
         with self._guard:
             return self._counted.total()
 
-    def write(self) -> None:
+    def write(self, *, wait: bool = False) -> bool:
         """Write what was counted. Raises StoreError: then nothing is lost, and the next call has it.
 
-        Does nothing while another thread is at it, be it that a store hangs: it will tell what became of its
-        part. A commit whose answer is lost may so be counted twice, rather than not at all.
+        False while another thread is at it, be it that a store hangs: nothing was done then. With *wait*,
+        that one is waited for. A commit whose answer is lost may be counted twice, rather than not at all.
         """
-        if not self._at_work.acquire(blocking=False):
-            return
+        if not self._at_work.acquire(blocking=wait):
+            return False
         try:
             self._write()
         finally:
             self._at_work.release()
+        return True
 
     def _write(self) -> None:
         with self._guard:
-            counted, self._counted = self._counted, Counter()
-            last = dict(self._last)
+            counted, last = self._counted.copy(), dict(self._last)
         if not counted:
             return
-        try:
-            self._save(counted, last)
-        except BaseException:
-            with self._guard:
-                self._counted += counted
-            raise
+        self._save(counted, last)
+        with self._guard:  # only now: until the commit they are pending, however long it takes
+            self._counted -= counted
 
     def _save(self, counted: Counter[_Key], last: dict[_Key, datetime]) -> None:
         totals = Totals()
@@ -89,10 +92,48 @@ class Refusals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A reason in words, and what to do about it: where `serve` refuses, and where `webhook ingest` does."""
+
+    words: str
+    serve: str
+    ingest: str
+
+
+CAUSES: Mapping[str, Cause] = MappingProxyType(
+    {
+        Refusal.BAD_SIGNATURE: Cause(
+            words="no signature fits a configured secret",
+            serve="was the secret changed? give webhook_secret the provider's (both, meanwhile) and restart "
+            "serve",
+            ingest="is webhook_secret that of this endpoint, and the body what came in, byte for byte?",
+        ),
+        Refusal.STALE: Cause(
+            words="rightly signed, but too old or from the future",
+            serve="set the clock the store goes by (NTP), or raise webhook_tolerance",
+            ingest="is the clock of this machine right? if so, somebody sent an old delivery again",
+        ),
+        Refusal.MALFORMED: Cause(
+            words="not in the form of a delivery",
+            serve="look at what stands between: a proxy that drops headers or compresses bodies makes it so",
+            ingest="pass on the three headers as they came, each once: --header 'webhook-id: ...'",
+        ),
+        NO_SECRET: Cause(
+            words="no webhook_secret is configured for that address",
+            serve="give the provider its webhook_secret and restart serve, or let nobody send there",
+            ingest="set webhook_secret of the provider in the configuration",
+        ),
+    }
+)
+"""Every reason there is. The table in docs/serving.md has the same words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """What was refused of one provider lately. *ok*: nobody has to look."""
+    """What was refused of one provider for one reason lately. *ok*: nobody has to look."""
 
     provider: str
+    reason: str
     ok: bool
     evidence: str
     hint: str
@@ -104,50 +145,52 @@ def refused_lately(store: Store, settings: Settings, now: datetime) -> list[Refu
     Anybody may send a forged delivery: it is trouble only while nothing good comes from the provider.
     """
     with store.read() as tx:
-        found = [
-            (one, one.reason != NO_SECRET and not refusals.was_one_taken(tx, one.provider, _after(one.first)))
+        minutes = [
+            one
             for one in refusals.since(tx, now - LATELY)
             if one.provider in settings.providers or one.provider == OTHER
         ]
-    return [_told(one, alone, settings) for one, alone in found]
+        providers = {one.provider for one in minutes}
+        good = {name: refusals.last_taken(tx, name, now - LATELY) for name in providers}
+    by_reason = groupby(minutes, key=lambda one: (one.provider, one.reason))
+    return [_told(key, list(group), good[key[0]], settings, now) for key, group in by_reason]
 
 
-def _after(minute: datetime) -> datetime:
-    """When *minute* is over: what was taken within it may have come before what was refused."""
-    return minute + timedelta(minutes=1)
-
-
-def _told(one: refusals.Lately, alone: bool, settings: Settings) -> Refused:
+def _told(
+    key: _Key, minutes: list[InMinute], good: datetime | None, settings: Settings, now: datetime
+) -> Refused:
+    provider, reason = key
+    # What came within the minute of the good one may have come before it.
+    after = [one for one in minutes if good is None or one.minute > good]
+    ok = reason == NO_SECRET or not _is_trouble(after, good, now)
     return Refused(
-        provider=one.provider,
-        ok=not alone,
-        evidence=", ".join(_evidence(one, alone)),
-        hint=_hint(one, settings),
+        provider=provider,
+        reason=reason,
+        ok=ok,
+        evidence=", ".join(_evidence(reason, minutes if ok else after, good)),
+        hint=_hint(provider, reason, settings),
     )
 
 
-def _evidence(one: refusals.Lately, alone: bool) -> Iterator[str]:
-    what = "1 delivery" if one.count == 1 else f"{one.count} deliveries"
-    yield f"{what} refused since {one.first:%H:%M} UTC"
-    yield f"the last at {one.last:%H:%M}: {_WORDS.get(one.reason, one.reason)}"
-    if one.reason != NO_SECRET:
-        yield "none was taken since" if alone else "but others were taken since"
+def _is_trouble(after: list[InMinute], good: datetime | None, now: datetime) -> bool:
+    """Whether *after* the last good delivery more came than one that a stranger sent just now."""
+    if good is None or not after:
+        return bool(after)
+    return sum(one.count for one in after) > 1 or now - after[0].minute >= SOME_TIME
 
 
-_WORDS = {
-    Refusal.BAD_SIGNATURE: "no signature fits a configured secret",
-    Refusal.STALE: "rightly signed, but too old or from the future",
-    Refusal.MALFORMED: "not in the form of a delivery",
-    NO_SECRET: "no webhook_secret is configured for that address",
-}
+def _evidence(reason: str, minutes: list[InMinute], good: datetime | None) -> Iterator[str]:
+    count = sum(one.count for one in minutes)
+    what = "1 delivery" if count == 1 else f"{count} deliveries"
+    yield f"{what} refused since {minutes[0].minute:%H:%M} UTC"
+    words = CAUSES[reason].words if reason in CAUSES else reason  # a newer server's
+    yield f"the last at {minutes[-1].minute:%H:%M}: {words}"
+    if reason != NO_SECRET:
+        yield f"the last good one at {good:%H:%M}" if good else "no good one within the hour"
 
 
-def _hint(one: refusals.Lately, settings: Settings) -> str:
-    if one.reason == Refusal.BAD_SIGNATURE:
-        return (
-            "was the secret changed? give webhook_secret the provider's (both, meanwhile) and restart serve"
-        )
-    if one.reason == Refusal.STALE and one.provider in settings.providers:
-        tolerance = format_duration(settings.providers[one.provider].webhook_tolerance)
-        return f"set the clock the store goes by (NTP), or raise webhook_tolerance, which is {tolerance}"
-    return "look at what stands between: a proxy that drops headers or compresses bodies makes them so"
+def _hint(provider: str, reason: str, settings: Settings) -> str:
+    hint = CAUSES[reason].serve if reason in CAUSES else "ask a newer version of aijobs what that is"
+    if reason == Refusal.STALE and provider in settings.providers:
+        hint += f", which is {format_duration(settings.providers[provider].webhook_tolerance)}"
+    return hint

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import deliveries, refusals
@@ -14,14 +14,13 @@ _c = refusals.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lately:
-    """What was refused of one provider for one reason; *first* and *last* are the minutes of these two."""
+class InMinute:
+    """What was refused of one provider for one reason in the minute that began at *minute*."""
 
     provider: str
     reason: str
+    minute: datetime
     count: int
-    first: datetime
-    last: datetime
 
 
 def _adding(dialect: Any) -> Any:
@@ -34,19 +33,18 @@ def _adding(dialect: Any) -> Any:
 
 _ADD = PerDialect(_adding)
 _SINCE = (
-    select(_c.provider, _c.reason, func.sum(_c.deliveries), func.min(_c.minute), func.max(_c.minute))
+    select(_c.provider, _c.reason, _c.minute, _c.deliveries)
     .where(_c.minute > bindparam("since"))
-    .group_by(_c.provider, _c.reason)
-    .order_by(_c.provider, _c.reason)
+    .order_by(_c.provider, _c.reason, _c.minute)
 )
 _d = deliveries.c
-_IS_NEW = (_d.provider == bindparam("of"), _d.received_at >= bindparam("since"))
+_NEWEST = select(func.max(_d.received_at)).where(
+    _d.provider == bindparam("of"), _d.received_at >= bindparam("since")
+)
 # What was received since was handled since, or is not handled: each half has its index.
 _TAKEN = select(
-    or_(
-        exists().where(*_IS_NEW, _d.handled_at >= bindparam("since")),
-        exists().where(*_IS_NEW, _d.handled_at.is_(None), _d.outcome != "ignored"),
-    )
+    _NEWEST.where(_d.handled_at >= bindparam("since")).scalar_subquery(),
+    _NEWEST.where(_d.handled_at.is_(None), _d.outcome != "ignored").scalar_subquery(),
 )
 
 
@@ -66,17 +64,18 @@ def add(tx: Connection, counted: Iterable[tuple[datetime, str, str, int]]) -> No
     tx.execute(_ADD[tx.dialect.name], rows)
 
 
-def since(tx: Connection, then: datetime) -> list[Lately]:
-    """What was refused in minutes that began after *then*, by provider and reason."""
+def since(tx: Connection, then: datetime) -> list[InMinute]:
+    """What was refused in minutes that began after *then*, by provider, reason and minute."""
     return [
-        Lately(provider=provider, reason=reason, count=int(count), first=first, last=last)
-        for provider, reason, count, first, last in tx.execute(_SINCE, {"since": then})
+        InMinute(provider=provider, reason=reason, minute=minute, count=int(count))
+        for provider, reason, minute, count in tx.execute(_SINCE, {"since": then})
     ]
 
 
-def was_one_taken(tx: Connection, provider: str, then: datetime) -> bool:
-    """Whether a delivery of *provider* has been written down since *then*."""
-    return bool(tx.execute(_TAKEN, {"of": provider, "since": then}).scalar_one())
+def last_taken(tx: Connection, provider: str, then: datetime) -> datetime | None:
+    """When the newest delivery of *provider* came that was written down; None when none came since *then*."""
+    found = tx.execute(_TAKEN, {"of": provider, "since": then}).one()
+    return max((at for at in found if at is not None), default=None)
 
 
 def forget(tx: Connection, before: datetime) -> int:

@@ -1,6 +1,8 @@
 """Refused webhooks on both databases: counted in memory, written seldom, told by metrics and by `doctor`."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,13 +10,13 @@ import pytest
 from aijobs.core.clock import Chance
 from aijobs.core.errors import StoreUnreachable
 from aijobs.core.settings import Settings
-from aijobs.core.signature import sign
+from aijobs.core.signature import Refusal, sign
 from aijobs.core.signing_key import decode_key
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.doctor import Finding, examine
 from aijobs.services.metrics import Metrics
 from aijobs.services.pruner import Pruner
-from aijobs.services.refusals import NO_SECRET, Refusals
+from aijobs.services.refusals import CAUSES, NO_SECRET, Refusals
 from aijobs.services.webhooks import Webhooks
 from aijobs.store import refusals as table
 from aijobs.store.engine import Store
@@ -51,11 +53,13 @@ def findings(store: Store, settings: Settings) -> dict[str, Finding]:
     return {one.check: one for one in found if one.check.startswith("webhooks ")}
 
 
-def deliver(store: Store, settings: Settings, chance: Chance, name: str = "wh_1") -> None:
+def deliver(
+    store: Store, settings: Settings, chance: Chance, name: str = "wh_1", body: bytes = body_of()
+) -> None:
     """A delivery that is rightly signed."""
     webhooks = Webhooks(Coordinator(store, settings, chance=chance), settings)
-    headers = sign(name, body_of(), keys=[decode_key(SECRET)], now=store.clock.now())
-    webhooks.intake("p", headers, body_of())
+    headers = sign(name, body, keys=[decode_key(SECRET)], now=store.clock.now())
+    webhooks.intake("p", headers, body)
 
 
 def away(*_: object, **__: object) -> Any:
@@ -118,15 +122,18 @@ def test_who_comes_while_another_writes_writes_nothing(
 ) -> None:
     add = table.add
 
+    did: list[object] = []
+
     def slow(tx: Any, rows: Any) -> None:
         refused.note("p", "stale", clock.now())
-        refused.write()  # as another thread, meanwhile
+        did.extend((refused.write(), refused.pending))  # as another thread, meanwhile
         add(tx, rows)
 
     monkeypatch.setattr(table, "add", slow)
     refused.note("p", "stale", clock.now())
-    refused.write()
+    did.append(refused.write())
 
+    assert did == [False, 2, True]
     assert told(store, settings) == {("p", "stale"): 1}
     assert refused.pending == 1
 
@@ -140,36 +147,66 @@ def test_the_doctor_says_what_was_refused_since_when_and_what_to_look_at(
             refused.note("p", reason, clock.now())
             refused.write()
         clock.advance(5 * MINUTE)
-    texts = [one for one in examine(lambda: settings, lambda: store) if one.check == "webhooks p"]
+    found = findings(store, settings)
     clock.advance(timedelta(hours=1))
 
     assert quiet == {}
-    assert [one.ok for one in texts] == [False, False]
-    assert texts[0].evidence == (
+    bad, stale = found["webhooks p bad_signature"], found["webhooks p stale"]
+    assert (bad.ok, stale.ok) == (False, False)
+    assert bad.evidence == (
         "4 deliveries refused since 00:00 UTC, the last at 00:05: no signature fits a configured secret, "
-        "none was taken since"
+        "no good one within the hour"
     )
-    assert texts[1].evidence.startswith(
+    assert stale.evidence.startswith(
         "2 deliveries refused since 00:10 UTC, the last at 00:10: rightly signed"
     )
-    assert "webhook_secret" in str(texts[0].hint)
-    assert "webhook_tolerance, which is 5m" in str(texts[1].hint)
+    assert "webhook_secret" in str(bad.hint)
+    assert "webhook_tolerance, which is 5m" in str(stale.hint)
     assert findings(store, settings) == {}
 
 
 def test_a_forged_delivery_beside_good_ones_is_told_and_is_no_fault(
     store: Store, settings: Settings, refused: Refusals, clock: ManualClock, chance: Chance
 ) -> None:
-    deliver(store, settings, chance, "before")
     refused.note("p", "bad_signature", clock.now())
     refused.write()
     alone = findings(store, settings)
     clock.advance(2 * MINUTE)
-    deliver(store, settings, chance, "after")
+    deliver(store, settings, chance)
+    beside = findings(store, settings)
 
-    assert not alone["webhooks p"].ok
-    assert findings(store, settings)["webhooks p"].ok
-    assert findings(store, settings)["webhooks p"].evidence.endswith("but others were taken since")
+    assert [one.ok for one in (*alone.values(), *beside.values())] == [False, True]
+    assert beside["webhooks p bad_signature"].evidence.endswith("the last good one at 00:02")
+
+
+def test_what_was_refused_after_the_last_good_delivery_is_a_fault_if_it_is_more_than_one_or_lasts(
+    store: Store, settings: Settings, refused: Refusals, clock: ManualClock, chance: Chance
+) -> None:
+    def refuse() -> Finding:
+        refused.note("p", "bad_signature", clock.now())
+        refused.write()
+        return findings(store, settings)["webhooks p bad_signature"]
+
+    refuse()
+    clock.advance(5 * MINUTE)
+    deliver(store, settings, chance)
+    beside = refuse()  # within the minute of the good one: nobody knows which was first
+    clock.advance(6 * MINUTE)
+    single, more = refuse(), refuse()
+    deliver(store, settings, chance, "wh_2", body_of("response.created"))  # of no job, and good
+    good = findings(store, settings)["webhooks p bad_signature"]
+    clock.advance(MINUTE)
+    refuse()
+    clock.advance(5 * MINUTE)
+    lasting = findings(store, settings)["webhooks p bad_signature"]
+
+    assert [one.ok for one in (beside, single, more, good, lasting)] == [True, True, False, True, False]
+    assert more.evidence == (
+        "2 deliveries refused since 00:11 UTC, the last at 00:11: no signature fits a configured secret, "
+        "the last good one at 00:05"
+    )
+    assert good.evidence.startswith("4 deliveries refused since 00:00 UTC")
+    assert lasting.evidence.startswith("1 delivery refused since 00:12 UTC")
 
 
 def test_rubbish_to_an_address_without_a_secret_is_no_fault(
@@ -181,9 +218,21 @@ def test_rubbish_to_an_address_without_a_secret_is_no_fault(
     with store.write() as tx:
         table.add(tx, [(clock.now(), "of a drill", "stale", 1)])
 
-    assert {name: one.ok for name, one in findings(store, settings).items()} == {
-        "webhooks bare": True,
-        "webhooks other": True,
+    found = findings(store, settings)
+    assert {name: one.ok for name, one in found.items()} == {
+        "webhooks bare no_secret": True,
+        "webhooks other no_secret": True,
+    }
+    assert "webhook_secret" in str(found["webhooks bare no_secret"].hint)
+
+
+def test_every_reason_has_its_words_and_the_document_says_the_same() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [\d, ]+ \| (.+) \| (.+) \|$", text, re.MULTILINE)
+
+    assert set(CAUSES) == {*Refusal, NO_SECRET}
+    assert {name: (what.replace("`", ""), do.replace("`", "")) for name, what, do in rows} == {
+        name: (cause.words, cause.serve) for name, cause in CAUSES.items()
     }
 
 

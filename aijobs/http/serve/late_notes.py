@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from aijobs.core.clock import Clock
 from aijobs.core.log_events import Log, LogEvent
@@ -38,7 +39,7 @@ class LateNotes:
             await self._writer
         if self._refusals.pending:
             self._failed = False  # what is lost now is said in any case
-            await self._write()
+            await self._write(wait=True)
 
     async def _write_on(self) -> None:
         while self._refusals.pending and not self._stopping.is_set():
@@ -46,15 +47,18 @@ class LateNotes:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._every):
                     await self._stopping.wait()
+        if not self._refusals.pending:  # or a write that we had given up did it
+            self._failed = False
 
-    async def _write(self) -> None:
+    async def _write(self, *, wait: bool = False) -> None:
         """A store that is away is said once; what was counted is kept and tried again."""
         try:
-            await self._threads.run(self._refusals.write)
+            done = await self._threads.run(partial(self._refusals.write, wait=wait))
         except Exception as fault:  # or a defect, which must not become a write for each refusal
             if not self._failed:
                 error = type(fault).__name__
                 self._log.emit(LogEvent.REFUSALS_NOT_SAVED, count=self._refusals.pending, error=error)
             self._failed = True
         else:
-            self._failed = False
+            if done:
+                self._failed = False
