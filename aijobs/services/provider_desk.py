@@ -81,9 +81,14 @@ class ProviderDesk:
         """Send nothing to a provider until it is reset, or for *lasting*; jobs wait. Raises NotFound."""
 
         def change(state: ProviderState, now: datetime) -> Change:
-            if lasting is not None:
-                return breaker.pause_until(health_of(state), now + lasting, reason, now)
-            return breaker.hold(health_of(state), now, reason)
+            health = health_of(state)
+            if lasting is None:
+                done = breaker.hold(health, now, reason)
+            else:
+                done = breaker.pause_until(health, now + lasting, reason, now)
+            # To extend what the program holds is no news, but that a person did it is to be on record.
+            word = "held" if lasting is None else "paused"
+            return done if done.health == health else replace(done, reasons=(f"{word}: {reason}",))
 
         return self._change(name, actor, reason, change)
 

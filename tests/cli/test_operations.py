@@ -1,6 +1,7 @@
 """`db`, `sweep`, `doctor` and `worker`: what operators run, on both databases."""
 
 import json
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
+from aijobs.core import breaker
 from aijobs.core.clock import Chance
 from aijobs.core.model import Status
 from aijobs.core.settings import Settings
 from aijobs.http.simulator import start_in_thread
 from aijobs.services import doctor
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.coordinator.gates import health_of
 from aijobs.services.doctor import Patient, _clock, _disk
-from aijobs.store import claims, workers
+from aijobs.store import claims, provider_states, workers
 from aijobs.store.condition import Condition
 from aijobs.store.engine import Store
 from aijobs.store.tables import events
@@ -99,7 +102,9 @@ def test_a_sweep_is_told_as_a_table(run_cli: CommandLine, lost: str) -> None:
 
 
 def _checks(document: Any) -> dict[str, Any]:
-    return {one["check"]: one for one in document["checks"]}
+    found = {one["check"]: one for one in document["checks"]}
+    assert len(found) == len(document["checks"])  # each has a name of its own
+    return found
 
 
 def test_a_fresh_store_is_well(run_cli: CommandLine, store: Store) -> None:
@@ -147,7 +152,7 @@ def test_a_worker_that_beats_is_alive_and_a_silent_one_is_told_of(
     assert alive.code == 0
     assert "alive: w1 on h" in _checks(alive.json)["workers"]["evidence"]
     assert silent.code == 1
-    assert "has been silent for 1h: its jobs wait for a worker" in silent.out
+    assert "silent for 1h: its jobs wait for a worker" in _checks(silent.json)["worker w1"]["evidence"]
 
 
 def test_the_doctor_tells_what_people_hold_back_and_how_that_ends_and_calls_it_no_fault(
@@ -178,10 +183,52 @@ def test_the_doctor_tells_what_people_hold_back_and_how_that_ends_and_calls_it_n
     assert told["schedule a"] == f"{since}; `{end}` ends it"
     assert "since 2026-01-01T00:00:00Z, until 2026-01-01T01:00:00Z, by" in told["schedule b"]
     assert "schedule c" not in told
-    assert told["pause below-priority"].startswith("on 5 since 2026-01-01T00:00:00Z, until ")
+    assert told["pause below-priority"].startswith(
+        "on for jobs below priority 5 since 2026-01-01T00:00:00Z, until "
+    )
     assert told["pause below-priority"].endswith(
         ", by ana: busy; `aijobs resume --below-priority --reason '...'` ends it"
     )
+
+
+def test_the_doctor_tells_which_providers_people_hold_and_leaves_out_what_ends_by_itself(
+    run_cli: CommandLine, store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    kind = "{kind: simulator}"
+    (tmp_path / "aijobs.yaml").write_text(f"providers: {{{', '.join(f'{p}: {kind}' for p in 'abcdef')}}}\n")
+    with store.write() as tx:  # what the program itself holds back: d, and e and f before people did
+        for state in provider_states.locked(tx, "def", clock.now()).values():
+            health = breaker.pause_until(
+                health_of(state), clock.now() + timedelta(minutes=1), "rate limited", clock.now()
+            ).health
+            provider_states.save(tx, replace(state, **asdict(health)), clock.now())
+    for name, *how in (
+        ("a", "--reason", "first", "--actor", "bo"),
+        ("a", "--reason", "a leaked key", "--actor", "ana"),
+        ("b", "--for", "1h", "--reason", "their page", "--actor", "ana"),
+        ("c", "--for", "1s", "--reason", "over soon"),
+        ("e", "--for", "1h", "--reason", "longer", "--actor", "bo"),
+        ("f", "--reason", "for good", "--actor", "bo"),
+    ):
+        assert run_cli("provider", "hold", name, *how).code == 0
+    clock.advance(timedelta(seconds=2))
+
+    result = run_cli("doctor", "--json")
+    with store.write() as tx:
+        tx.execute(delete(events))
+    pruned = _checks(run_cli("doctor", "--json").json)["hold a"]["evidence"]
+
+    holds = {name: one["evidence"] for name, one in _checks(result.json).items() if name.startswith("hold ")}
+    since = "held since 2026-01-01T00:00:00Z"
+    until = f"{since}, until 2026-01-01T01:00:00Z"
+    assert (result.code, set(holds)) == (0, {"hold a", "hold b", "hold e", "hold f"})
+    assert holds["hold a"] == (
+        f"{since}, by ana: a leaked key; `aijobs provider reset a --reason '...'` ends it"
+    )
+    assert holds["hold b"].startswith(f"{until}, by ana: their page; ")
+    assert holds["hold e"].startswith(f"{until}, by bo: longer; ")
+    assert holds["hold f"].startswith(f"{since}, by bo: for good; ")
+    assert pruned.startswith(f"{since}, who did it is no longer on record: a leaked key; ")
 
 
 def test_a_pause_of_which_the_record_was_pruned_is_told_all_the_same(
