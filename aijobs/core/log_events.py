@@ -52,6 +52,7 @@ class LogEvent(StrEnum):
     JOB_ENDED = "job_ended"
     NOTIFIED = "notified"
     NOTIFICATION_FAILED = "notification_failed"
+    NOTIFICATION_NOT_SAVED = "notification_not_saved"
     ALERT = "alert"
     STORE_LOST = "store_lost"
     STORE_BACK = "store_back"
@@ -94,6 +95,7 @@ LEVELS = MappingProxyType(
         _E.SIDE_TASK_DIED: Level.ERROR,
         _E.NOTIFIED: Level.DETAIL,
         _E.NOTIFICATION_FAILED: Level.WARNING,
+        _E.NOTIFICATION_NOT_SAVED: Level.WARNING,
         _E.ALERT: Level.ERROR,
         _E.STORE_LOST: Level.ERROR,
         _E.STORE_BACK: Level.WARNING,

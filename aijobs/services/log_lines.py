@@ -55,6 +55,7 @@ _WORDS = MappingProxyType(
         _E.JOB_ENDED: "job {job} ({type}) ended: {status}",
         _E.NOTIFIED: "job {job}: {target} was told ({about})",
         _E.NOTIFICATION_FAILED: "job {job}: {target} could not be told ({about}): {error}; again {next_at}",
+        _E.NOTIFICATION_NOT_SAVED: "job {job}: {target} was called ({about}), which is not saved: {error}",
         _E.ALERT: "{severity} alert {rule}: {evidence}",
         _E.STORE_LOST: "the store is away, trying again: {error}",
         _E.STORE_BACK: "the store is back after {seconds}",

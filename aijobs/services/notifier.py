@@ -12,16 +12,17 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
 
 from aijobs import __version__
 from aijobs.core.clock import Chance
+from aijobs.core.errors import StoreError
 from aijobs.core.hints import delay_hint
 from aijobs.core.log_events import Level, Log, LogEvent, Unheard
-from aijobs.core.notifying import Told, message, next_step, private_address
+from aijobs.core.notifying import NextStep, Told, message, next_step, private_address
 from aijobs.core.redaction import redact
 from aijobs.core.settings import NotifySettings, Settings
 from aijobs.core.signature import sign
@@ -57,6 +58,20 @@ class NotifyReport:
         return self.delivered + self.again + self.given_up
 
 
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """One that was made: how it went, what follows, and when."""
+
+    note: Note
+    told: Told
+    step: NextStep
+    at: datetime
+
+
+_LOST = "lost"  # somebody else has it by now, and tells of it
+_UNWRITTEN = "unwritten"  # for now
+
+
 def resolve(host: str, port: int) -> Sequence[str]:
     """The addresses of *host*, as the system's resolver gives them."""
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -79,16 +94,19 @@ class Notifier:
         self.chance = chance
         self.log = log or Unheard()
         self.resolver = resolver
+        self._unwritten: list[_Delivery] = []
 
     def run_once(self) -> NotifyReport:
         """Deliver at most a few due notifications of each target, and write down how it went."""
+        states = self._write_again()
         targets = self.settings.notify  # held on to: a reload may put others in its place meanwhile
         taken = {name: self._take(name, target) for name, target in targets.items()}
-        work = [(name, targets[name], notes) for name, notes in taken.items() if notes]
-        if not work:
-            return NotifyReport()
-        with ThreadPoolExecutor(min(_THREADS, len(work)), "aijobs-notify") as pool:
-            states = [state for found in pool.map(lambda one: self._serve(*one), work) for state in found]
+        work = [(targets[name], notes) for name, notes in taken.items() if notes]
+        if work:
+            with ThreadPoolExecutor(min(_THREADS, len(work)), "aijobs-notify") as pool:
+                states += [
+                    state for found in pool.map(lambda one: self._serve(*one), work) for state in found
+                ]
         return NotifyReport(
             delivered=states.count("delivered"),
             again=states.count("pending"),
@@ -126,24 +144,60 @@ class Notifier:
         with self.store.write() as tx:
             return outbox.take(tx, name, self.store.clock.now(), _AT_ONCE, lease)
 
-    def _serve(self, name: str, target: NotifySettings, notes: Sequence[Note]) -> list[str]:
-        return [self._deliver(name, target, note) for note in notes]
+    def _serve(self, target: NotifySettings, notes: Sequence[Note]) -> list[str]:
+        return [
+            self._write(self._deliver(target, note))
+            for note in notes
+            # The machine may have slept, or a name or a lock kept us: then somebody else delivers the rest.
+            if self.store.clock.now() + target.timeout < note.leased_until
+        ]
 
-    def _deliver(self, name: str, target: NotifySettings, note: Note) -> str:
+    def _deliver(self, target: NotifySettings, note: Note) -> _Delivery:
         told = self._tell(target, note)
         now = self.store.clock.now()
         step = next_step(
             told, attempts=note.attempts, created_at=note.created_at, give_up_after=target.give_up_after,
             now=now, chance=self.chance,
         )  # fmt: skip
+        return _Delivery(note, told, step, now)
+
+    def _write(self, done: _Delivery) -> str:
+        """Write down how it went; what the store does not take now is kept, and the others go on."""
+        try:
+            return self._finish(done)
+        except StoreError as fault:
+            self._say(LogEvent.NOTIFICATION_NOT_SAVED, done, fault.message)
+            self._unwritten.append(done)
+            return _UNWRITTEN
+
+    def _write_again(self) -> list[str]:
+        """What could not be written is not sent again. What others have by now does not pass the fence."""
+        states = []
+        while self._unwritten:
+            done = self._unwritten.pop(0)
+            try:
+                states.append(self._finish(done))
+            except StoreError:
+                if self.store.clock.now() < done.note.leased_until:
+                    self._unwritten.append(done)
+                break  # one wait for a lock is enough; the next look goes on
+        return states
+
+    def _finish(self, done: _Delivery) -> str:
         with self.store.write() as tx:
-            outbox.finish(tx, note, told, step, now)
-        event = LogEvent.NOTIFIED if told.delivered else LogEvent.NOTIFICATION_FAILED
+            applied = outbox.finish(tx, done.note, done.told, done.step, done.at)
+        if not applied:
+            return _LOST
+        told = done.told
+        self._say(LogEvent.NOTIFIED if told.delivered else LogEvent.NOTIFICATION_FAILED, done, told.error)
+        return done.step.state
+
+    def _say(self, event: LogEvent, done: _Delivery, error: str | None) -> None:
+        note = done.note
         self.log.emit(
-            event, job=note.job_id, target=name, notification=note.id, about=note.event, error=told.error,
-            next_at=step.next_run_at,
+            event, job=note.job_id, target=note.target, notification=note.id, about=note.event, error=error,
+            next_at=done.step.next_run_at,
         )  # fmt: skip
-        return step.state
 
     def _tell(self, target: NotifySettings, note: Note) -> Told:
         body = message(

@@ -14,7 +14,10 @@ _c = notifications.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A notification to deliver, with what it says of its job. *fence* guards the write that ends it."""
+    """A notification to deliver, with what it says of its job.
+
+    *fence* guards the write that ends it; from *leased_until* on others may deliver it.
+    """
 
     id: str
     job_id: str
@@ -24,6 +27,7 @@ class Note:
     attempts: int
     created_at: datetime
     fence: int
+    leased_until: datetime
     type: str
     user: str
     key: str | None
@@ -56,7 +60,7 @@ _LEASE = (
 _READ = (
     select(
         _c.id, _c.job_id, _c.round, _c.target, _c.event, _c.attempts, _c.created_at, _c.lock_token,
-        jobs.c.type, jobs.c.user, jobs.c.key, jobs.c.attempts, jobs.c.last_error_class,
+        _c.next_run_at, jobs.c.type, jobs.c.user, jobs.c.key, jobs.c.attempts, jobs.c.last_error_class,
         jobs.c.last_error_code, jobs.c.finished_at,
     )
     .join(jobs, jobs.c.id == _c.job_id)

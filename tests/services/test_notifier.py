@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from standardwebhooks import Webhook
 
-from aijobs.core.log_events import Level
+from aijobs.core.errors import StoreLocked
+from aijobs.core.log_events import Level, LogEvent
 from aijobs.core.model import ErrorClass
 from aijobs.core.notifying import Told, next_step, private_address
 from aijobs.services.coordinator import Coordinator
@@ -18,6 +19,7 @@ from tests.support import hostile as peers
 from tests.support.hostile import hostile
 from tests.support.jobs import claim_one, fail, new_job, settings_of, succeed
 from tests.support.receiver import receiver
+from tests.support.workers import Heard
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
@@ -331,3 +333,86 @@ def test_the_receivers_own_word_on_when_to_come_back_is_heeded(clock, chance):
     )
 
     assert step.next_run_at == clock.now() + timedelta(hours=2)
+
+
+class Receiver:
+    """Stands for the way to a receiver: takes everything, and does something else at the first delivery."""
+
+    def __init__(self, notifier: Notifier, first=lambda: None) -> None:
+        self.ids: list[str] = []
+        self.first = first
+        notifier._post = self.take  # type: ignore[method-assign]
+
+    def take(self, target, note_id, body) -> Told:
+        self.ids.append(note_id)
+        if len(self.ids) == 1:
+            self.first()
+        return Told(delivered=True, http_status=200)
+
+
+def test_who_was_away_for_longer_than_its_lease_leaves_the_rest_to_others(store, chance, clock):
+    coordinator, slept = wired(store, chance, {"ops": webhook("http://h.example/")})
+    awake = Notifier(store, slept.settings, chance=chance, log=Heard())
+    slept.log = Heard()
+    for number in range(4):
+        finish_one(coordinator, number)
+    others = Receiver(awake)
+
+    def sleep() -> None:
+        clock.advance(timedelta(minutes=5))
+        awake.run_once()
+
+    own = Receiver(slept, sleep)
+
+    late = slept.run_once()
+
+    assert (len(own.ids), len(set(others.ids))) == (1, 4)
+    assert late.tried == 0
+    assert not slept.log.fields_of(LogEvent.NOTIFIED)  # of the one that was on its way the others have told
+    assert len(awake.log.fields_of(LogEvent.NOTIFIED)) == 4
+
+
+def test_a_store_that_is_locked_for_one_delivery_does_not_put_off_the_others(
+    store, chance, clock, monkeypatch
+):
+    coordinator, notifier = wired(store, chance, {"ops": webhook("http://h.example/")})
+    notifier.log = log = Heard()
+    jobs_told = [finish_one(coordinator, number) for number in range(3)]
+    receiver = Receiver(notifier)
+    finish, faults = outbox.finish, [StoreLocked("locked"), None, None, StoreLocked("still locked")]
+
+    def finish_if_free(*values):
+        fault = faults.pop(0) if faults else None
+        if fault:
+            raise fault
+        return finish(*values)
+
+    monkeypatch.setattr(outbox, "finish", finish_if_free)
+
+    looks = [notifier.run_once().delivered for _ in range(3)]
+
+    assert looks == [2, 0, 1]
+    assert len(receiver.ids) == len(set(receiver.ids)) == 3  # what could not be written is not sent again
+    assert [notes(store, job)[0]["state"] for job in jobs_told] == ["delivered"] * 3
+    (said,) = log.fields_of(LogEvent.NOTIFICATION_NOT_SAVED)
+    assert said["error"] == "locked"
+
+
+def test_what_cannot_be_written_is_given_up_with_its_lease(store, chance, clock, monkeypatch):
+    coordinator, notifier = wired(store, chance, {"ops": webhook("http://h.example/")})
+    finish_one(coordinator)
+    receiver = Receiver(notifier)
+
+    def locked(*values):
+        raise StoreLocked("locked")
+
+    monkeypatch.setattr(outbox, "finish", locked)
+    notifier.run_once()
+    clock.advance(timedelta(minutes=5))
+    notifier.run_once()  # its last try, and the next delivery
+    kept = list(notifier._unwritten)
+    monkeypatch.undo()
+
+    assert len(kept) == 1
+    assert notifier.run_once().delivered == 1
+    assert len(receiver.ids) == 2
