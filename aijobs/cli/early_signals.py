@@ -1,8 +1,8 @@
 """What a worker or a server makes of signals while it starts, from its first moment on.
 
 As PID 1 of a container it has no default action: a SIGTERM that comes before the handlers would be lost, and
-it would start and claim. Anywhere else SIGHUP would end it, which asks only to read the configuration: a worker
-does so in a moment, and `serve` reads it once. This is the first thing done, so it loads nothing of ours.
+it would start and claim. Anywhere else SIGHUP would end it, which asks only to read the configuration: a
+worker does so in a moment, and `serve` reads it once. This is done first, so it loads nothing of ours.
 """
 
 import os

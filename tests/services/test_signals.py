@@ -1,5 +1,9 @@
 """What a worker makes of the signals it is sent."""
 
+import os
+
+import pytest
+
 from aijobs.services.worker.signals import ECHO_SECONDS, Signals
 from tests.support.clock import ManualClock
 
@@ -21,7 +25,7 @@ class Told:
     def reload(self, why: str) -> None:
         self.orders.append(f"reload {why}")
 
-    def release(self) -> None:
+    def release(self) -> bool:
         raise AssertionError("there was time left")
 
 
@@ -48,3 +52,24 @@ def test_a_key_that_is_held_down_is_a_second_order_after_a_moment() -> None:
 
 def test_another_signal_is_a_second_order_at_once() -> None:
     assert orders((0, "SIGINT"), (0, "SIGTERM")) == ["stop SIGINT", "stop now SIGTERM"]
+
+
+@pytest.mark.parametrize(
+    ("signals", "saved", "code"),
+    [(["SIGTERM"], True, 0), (["SIGTERM", "SIGINT"], True, 130), (["SIGTERM"], False, 5)],
+)
+def test_whoever_leaves_a_blocked_event_loop_says_whether_all_is_saved(
+    signals: list[str], saved: bool, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", lambda code: codes.append(code))
+    told = Told()
+    told.release = lambda: saved  # type: ignore[method-assign]
+    heeded = Signals(told, clock=ManualClock())
+    for name in signals:
+        heeded._obey(name)
+
+    heeded._leave_anyway()
+    heeded.__exit__(None, None, None)
+
+    assert codes == [code]

@@ -15,6 +15,8 @@ from aijobs.core.log_events import LogEvent
 from aijobs.core.model import Done, Pending, Reply, Status
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Claim, ClaimRequest, Coordinator, Ended, Finished
+from aijobs.services.worker.crew import LONGEST_LEAVE
+from aijobs.services.worker.worker import LAST_WRITES_SECONDS
 from aijobs.store import jobs
 from aijobs.store.engine import Store, open_store
 from tests.support.clock import ManualClock
@@ -282,6 +284,30 @@ def test_results_that_could_not_be_saved_before_the_end_are_an_error(
 
     assert log.fields_of(LogEvent.RESULTS_NOT_SAVED) == [{"count": 1}]
     assert present(store, job_id).status is Status.PROCESSING
+
+
+def test_a_result_that_is_being_written_at_the_end_is_not_saved_either(store: Store, chance: Chance) -> None:
+    enqueue(store, chance)
+    freed, log = threading.Event(), Heard()
+
+    class Hanging(Coordinator):
+        def finish(self, ends: Sequence[Ended]) -> list[Finished]:
+            freed.wait(20)
+            return super().finish(ends)
+
+    coordinator = Hanging(store, settings_of(), chance=chance)
+    one = make_worker(store, coordinator=coordinator, log=log, grace=timedelta(0))
+    one.thread.start()
+    eventually(lambda: one.crew.shift.unsaved == 1)
+    one.worker.stop()
+    assert not one.worker.release()  # as when the event loop is blocked
+    with pytest.raises(StoreUnreachable):
+        one.ended()
+    freed.set()
+
+    assert log.fields_of(LogEvent.RESULTS_NOT_SAVED) == [{"count": 1}] * 2
+    assert not one.worker.release()
+    assert one.worker.leave_seconds > LAST_WRITES_SECONDS + LONGEST_LEAVE  # or it is cut short and exits 0
 
 
 def test_without_a_store_at_the_start_there_is_no_worker(outage: Outage) -> None:

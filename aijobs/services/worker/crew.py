@@ -43,6 +43,8 @@ from aijobs.store.engine import Store
 from aijobs.store.wake import Wake
 
 _LEAVE_SECONDS = 0.5
+LONGEST_LEAVE = 4 * _LEAVE_SECONDS
+"""Seconds that `leave` waits at most: for the keeper, the messenger and the two lanes, one by one."""
 
 
 class Crew:
@@ -175,9 +177,11 @@ class Crew:
         self.closing = self.left = True
         self.shift.hand_back(f"the worker stopped ({why})")
 
-    def write_everything(self) -> None:
-        """Hand back what runs and write what is unsaved, from any thread, past the event loop."""
-        self._errands.run(Errand(ends=self.shift.ends_now()))
+    def write_everything(self) -> bool:
+        """Hand back what runs and write what is unsaved, from any thread, past the event loop; whether all of
+        it is written. What an errand is writing right now is written twice: the fence takes it once.
+        """
+        return self._errands.run(Errand(ends=self.shift.ends_now(), retried=True)).fault is None
 
     def stop_watching(self) -> None:
         """Let `watch` return."""

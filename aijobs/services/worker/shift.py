@@ -65,6 +65,7 @@ class Shift:
         self._running: dict[Key, Attempt] = {}
         self._polling = 0  # of those running, how many only look at parked work
         self._ended: list[Ended] = []
+        self._under_way: Sequence[Ended] = ()  # ends in the errand that has not come back
         self._parking: dict[Key, Attempt] = {}  # new work at a provider whose id is not saved yet
         self._ended_since = 0.0
         self._urgent = False
@@ -92,8 +93,8 @@ class Shift:
 
     @property
     def unsaved(self) -> int:
-        """How many ends wait to be written."""
-        return len(self._ended)
+        """How many ends are not known to be written: they wait, or are on their way."""
+        return len(self._under_way) + len(self._ended)
 
     def look(self) -> None:
         """Something may have become claimable, or a cancel may have been asked for."""
@@ -136,7 +137,7 @@ class Shift:
     def ends_now(self) -> list[Ended]:
         """What has to be written if this process ends now: ends not saved, and everything at work."""
         rest = [self._ended_of(attempt, handed_back(attempt)) for attempt in self._running.values()]
-        return [*self._ended, *rest]
+        return [*self._under_way, *self._ended, *rest]
 
     # --- The loop ---
 
@@ -181,6 +182,7 @@ class Shift:
             self._cancels_due = False
             self._next_cancel_look = now + _CANCEL_LOOK_SECONDS
         ends, self._ended, self._urgent = self._ended, [], False
+        self._under_way = ends
         drain = self._options.drain and not self._running
         return Errand(
             ends=ends, retried=self._retried, repair=repair, cancels=cancels, claim=claim, ahead=ahead,
@@ -293,7 +295,7 @@ class Shift:
                 self._cancel_orphan(began_it, ended.end.provider_job_id)
         if finished:
             self._keeper.drop((ended.job.id, ended.job.lock_token) for ended in ends[: len(finished)])
-        unsaved = ends[len(finished) :]
+        unsaved, self._under_way = ends[len(finished) :], ()
         self._retried = bool(unsaved)
         self._ended[:0] = unsaved
 

@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
 from aijobs.core.clock import Clock, SystemClock
-from aijobs.core.errors import Interrupted
+from aijobs.core.errors import Interrupted, StoreUnreachable
 
 ECHO_SECONDS = 0.1
 """The same signal again within this time is the same order: `timeout` tells a process, and then its group."""
@@ -49,8 +49,8 @@ class Obedient(Protocol):
         """Look at the configuration."""
         ...
 
-    def release(self) -> None:
-        """The same without the event loop, which does not answer."""
+    def release(self) -> bool:
+        """The same without the event loop, which does not answer; False when something is not saved."""
         ...
 
 
@@ -129,11 +129,12 @@ class Signals:
 
     def _leave_anyway(self) -> None:
         """A job that does not yield blocks the event loop: give its leases back and end the process."""
-        self._worker.release()
+        saved = self._worker.release()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        os._exit(Interrupted.exit_code if len(self.heard) > 1 else 0)
+        asked = Interrupted.exit_code if len(self.heard) > 1 else 0
+        os._exit(asked if saved else StoreUnreachable.exit_code)
 
 
 def _heard_elsewhere(number: int, frame: FrameType | None) -> None:

@@ -16,7 +16,7 @@ from aijobs.core.log_events import Log, LogEvent, Unheard
 from aijobs.core.settings import Settings
 from aijobs.providers.contract import ProvidersByName
 from aijobs.services.coordinator import Coordinator
-from aijobs.services.worker.crew import Crew
+from aijobs.services.worker.crew import LONGEST_LEAVE, Crew
 from aijobs.services.worker.options import WorkerOptions, WorkerReport
 from aijobs.services.worker.reloading import Reloading, Source
 from aijobs.services.worker.shift import UNWIND_SECONDS
@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 LAST_WRITES_SECONDS = 0.6
 """How long the last ends may take to be written once everything has been handed back."""
-_MARGIN_SECONDS = 0.3
+_MARGIN_SECONDS = LONGEST_LEAVE + UNWIND_SECONDS + 0.7
+"""And to sign off and end by itself: whoever is cut short there cannot say what it could not save."""
 _COLLECT_AFTER = 20_000
 """New objects until the garbage collector looks for cycles; a call makes some hundreds."""
 
@@ -63,6 +64,7 @@ class Worker:
         self._over: asyncio.Future[None] | None = None
         self._asked: str | None = None
         self._hurried = False
+        self._unsaved = 0
 
     @property
     def settings(self) -> Settings:
@@ -123,13 +125,24 @@ class Worker:
         """Look at the configuration now."""
         self._tell(lambda: self._reloading.ask(why) if self._reloading else None)
 
-    def release(self) -> None:
-        """Hand back what runs, from outside of a blocked event loop; the last thing a process does."""
+    def release(self) -> bool:
+        """Hand back what runs, from outside of a blocked event loop; the last thing a process does.
+
+        False when something is not saved.
+        """
         crew = self._crew
-        if crew is not None:
-            done = threading.Thread(target=crew.write_everything, daemon=True)
-            done.start()
-            done.join(LAST_WRITES_SECONDS)
+        if crew is None:
+            return not self._unsaved
+        count, saved = crew.shift.unsaved + crew.shift.running, threading.Event()
+
+        def write() -> None:
+            if crew.write_everything():
+                saved.set()
+
+        threading.Thread(target=write, daemon=True).start()
+        if not saved.wait(LAST_WRITES_SECONDS):
+            self._log.emit(LogEvent.RESULTS_NOT_SAVED, count=count)
+        return saved.is_set()
 
     def _tell(self, order: Any) -> None:
         with self._lock:
@@ -203,7 +216,7 @@ class Worker:
                 crew.shift.hand_back(f"{name} died")
                 await asyncio.wait({work}, timeout=UNWIND_SECONDS + LAST_WRITES_SECONDS)
                 raise fault
-        unsaved = crew.shift.unsaved + crew.shift.running
+        self._unsaved = unsaved = crew.shift.unsaved + crew.shift.running
         self._log.emit(LogEvent.RESULTS_NOT_SAVED, count=unsaved)
         raise crew.gate.fault or StoreUnreachable(f"{unsaved} finished attempts could not be saved")
 
