@@ -27,6 +27,12 @@ from tests.support.wait import eventually
 from tests.support.workers import Heard, Latch, Running, ScriptedProvider, make_worker, running
 
 
+@pytest.fixture(autouse=True)
+def believed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change has to stay for a moment; `test_reloading.py` looks at that."""
+    monkeypatch.setattr(reloading, "SETTLE_SECONDS", 0.001)
+
+
 class File:
     """What the configuration file says now."""
 

@@ -54,7 +54,10 @@ prints what is in force, secrets masked; `schema` is for editors.
 data, and is not read as YAML again. `no`, `off`, `on` and `yes` are text: write `true` or `false`. An empty
 value is the same as leaving the option out. An unknown option is a fault, with the nearest known one as a
 hint. Workers take up a changed file by themselves within half a minute, or at SIGHUP; a faulty one is refused
-with a line in the log, and the old stays. `aijobs serve` reads it when it starts.
+with a line in the log, and the old stays. So is one that is empty or gone, and a change is taken only when
+the file says the same two seconds later, for it may be read while it is written. Best is never to write in
+place: write the new file beside the old one and rename it (`mv`), as many editors and configuration managers
+do by themselves or when told so. A `tick` reads it once, and `aijobs serve` when it starts.
 """
 
 

@@ -33,6 +33,7 @@ def load(
     Raises ConfigError with every fault there is.
     """
     document = _document(path, environ)
+    blank = path is not None and not document.data
     if database is not None:
         document.data["database"] = database
         document.sources.pop(("database",), None)  # what the file says is not used, so it is not judged
@@ -43,7 +44,7 @@ def load(
     if document.faults or settings is None:
         faults = sorted(map(_in_one_line, document.faults), key=lambda fault: (fault.line, fault.column))
         raise ConfigError(faults, hint=_UNSET if any(_names_unset(fault) for fault in faults) else None)
-    return settings.read_from(path)
+    return settings.read_from(path, blank=blank)
 
 
 def _in_one_line(fault: ConfigFault) -> ConfigFault:

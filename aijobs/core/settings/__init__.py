@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from aijobs import __version__
-from aijobs.core.errors import NotFound
+from aijobs.core.errors import ConfigError, ConfigFault, NotFound
 from aijobs.core.settings.alerts import AlertRule, AlertSettings
 from aijobs.core.settings.consistency import closest, inconsistencies
 from aijobs.core.settings.fields import Name, Section, part
@@ -134,6 +134,7 @@ class Settings(Section):
     ]
 
     _source: Path | None = PrivateAttr(default=None)
+    _blank: bool = PrivateAttr(default=False)
     _code_versions: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
@@ -153,10 +154,18 @@ class Settings(Section):
         """The file this was read from; None when there was none."""
         return self._source
 
-    def read_from(self, source: Path | None) -> Self:
-        """Note the file this was read from."""
-        self._source = source
+    def read_from(self, source: Path | None, *, blank: bool = False) -> Self:
+        """Note the file this was read from, and whether nothing stood in it."""
+        self._source, self._blank = source, blank
         return self
+
+    def refuse_blank(self) -> None:
+        """Raises ConfigError when nothing stands in the file: somebody is writing it, or has lost it.
+
+        To start from it means the defaults; to go over to it would drop every limit, type and schedule.
+        """
+        if self._blank:
+            raise ConfigError([ConfigFault(str(self._source), 0, 0, "", "the file is empty")])
 
     def type(self, name: str) -> TypeSettings:
         """The job type *name*. NotFound if there is none."""
