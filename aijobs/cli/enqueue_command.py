@@ -12,12 +12,13 @@ from aijobs.cli.context import Context, context_of
 from aijobs.cli.inputs import read_input
 from aijobs.cli.options import Actor
 from aijobs.core.durations import format_duration
-from aijobs.core.errors import UsageError
-from aijobs.core.model import Job, Status
+from aijobs.core.errors import Interrupted, UsageError
+from aijobs.core.model import Job, NewJob, Status
 from aijobs.services.shapes import enqueued_shape
 from aijobs.services.submission import Request, new_job, poll_after
 
 if TYPE_CHECKING:
+    from aijobs.services.coordinator import Enqueued
     from aijobs.services.last_results import LastResult
 
 
@@ -166,7 +167,7 @@ def _enqueue_one(
     new_job(request, context.settings, now=context.clock.now())  # refused before a store is made for it
     store = context.create_store()
     new = new_job(request, context.settings, now=store.clock.now())
-    answer = context.coordinator.enqueue(new, actor=actor)
+    answer = _accepted(context, new, actor=actor)
     job, result = answer.job, answer.result
     if wait:
         job = _wait(context, job, timeout)
@@ -177,6 +178,18 @@ def _enqueue_one(
     stale = _stand_in(context, job)
     _print(context, job, duplicate=answer.duplicate, result=result, waited=wait, stale=stale)
     return 0 if not wait or job.status is Status.SUCCEEDED else 1
+
+
+def _accepted(context: Context, new: NewJob, *, actor: str) -> "Enqueued":
+    """The answer of the store. Ctrl-C may come while it commits, and then nobody has heard it."""
+    try:
+        return context.coordinator.enqueue(new, actor=actor)
+    except KeyboardInterrupt:
+        if new.key is None:
+            hint = f"look before you ask again: aijobs inspect --type {new.type}"
+        else:
+            hint = "its key makes it safe to run the command again"
+        raise Interrupted("interrupted; the job may have been accepted", hint=hint) from None
 
 
 def _stand_in(context: Context, job: Job) -> "LastResult | None":

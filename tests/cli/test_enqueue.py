@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from aijobs.core.clock import Chance
-from aijobs.core.model import ErrorClass, Job
+from aijobs.core.model import ErrorClass, Job, NewJob
 from aijobs.core.settings import Settings
 from aijobs.services import waiting
 from aijobs.services.coordinator import Coordinator
@@ -53,6 +53,30 @@ def test_the_json_answer_has_the_promised_names(run_cli: CommandLine, store: Sto
         "key_expires_at": "2026-01-31T00:00:00Z",
         "stale_result": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ((), "look before you ask again: aijobs inspect --type demo"),
+        (("--key", "order-7781"), "its key makes it safe to run the command again"),
+    ],
+)
+def test_ctrl_c_while_it_is_committed_says_that_it_may_have_been_accepted(
+    words: tuple[str, ...], hint: str, run_cli: CommandLine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue = Coordinator.enqueue
+
+    def interrupted(self: Coordinator, new: NewJob, *, actor: str) -> None:
+        enqueue(self, new, actor=actor)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Coordinator, "enqueue", interrupted)
+    result = run_cli("enqueue", "demo", *words)
+
+    assert (result.code, result.out, len(_all(store))) == (130, "", 1)
+    assert "the job may have been accepted" in result.err
+    assert hint in result.err
 
 
 def test_everything_that_is_asked_for_is_stored(
