@@ -67,6 +67,18 @@ def require_file(path: Path, *, empty: bool = True) -> None:
     _check_rights(path)
 
 
+def file_at(path: Path) -> tuple[int, int]:
+    """Device and inode of the file at *path*: another one may have taken its place. StoreUnreachable."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise StoreUnreachable(
+            f"the job store at {path} cannot be found any more: {error.strerror}",
+            hint="put it back, or end what still works on it",
+        ) from None
+    return found.st_dev, found.st_ino
+
+
 def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
     """Make the file *path*, readable by its owner only, unless it exists; True when this call made it.
 

@@ -1,18 +1,20 @@
-"""A store that is upgraded under a worker at work: it claims nothing more, and what it has is saved."""
+"""A store that is upgraded, or replaced, under a worker: it claims nothing more, and what it has is saved."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
 from aijobs.core.clock import Chance
-from aijobs.core.errors import SchemaMismatch
+from aijobs.core.errors import SchemaMismatch, StoreUnreachable
 from aijobs.core.log_events import LogEvent
 from aijobs.core.model import Done, Reply, Status
 from aijobs.providers.contract import Call
 from aijobs.services.coordinator import Coordinator
+from aijobs.services.worker.schema_watch import SchemaWatch
 from aijobs.store import schema
-from aijobs.store.engine import Store
+from aijobs.store.engine import Store, open_store
 from aijobs.store.tables import schema_version
 from tests.support.clock import ManualClock
 from tests.support.jobs import history, new_job, present, settings_of
@@ -82,3 +84,59 @@ def test_what_does_not_end_within_the_grace_is_handed_back(
 
     assert (present(store, job_id).status, present(store, job_id).attempts) == (Status.PENDING, 0)
     assert [attempt["outcome"] for attempt in history(store, job_id)] == ["abandoned"]
+
+
+def put_aside(path: Path) -> Path:
+    """Move a store away, with what belongs to it."""
+    aside = path.with_name("aside.db")
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+    return aside
+
+
+def test_a_worker_whose_file_was_replaced_saves_into_its_own_and_claims_from_neither(
+    sqlite_store_url: str, clock: ManualClock, chance: Chance
+) -> None:
+    store = open_store(sqlite_store_url, clock=clock)
+    first, latch, log = enqueue(store, chance, 1), Latch(), Heard()
+    assert store.path
+
+    async def answer(call: Call) -> Reply:
+        await latch.passed()
+        return Done(result='"saved"')
+
+    one = make_worker(store, ScriptedProvider(answer), log=log)
+    one.thread.start()
+    eventually(lambda: one.provider.calls)
+    aside = put_aside(store.path)
+    other = open_store(sqlite_store_url, clock=clock, create=True)
+    second = enqueue(other, chance, 2)
+    clock.advance(timedelta(seconds=2))
+    eventually(lambda: log.fields_of(LogEvent.WORKER_STOPPING))
+    latch.open.set()
+    with pytest.raises(StoreUnreachable, match="another file has taken the place"):
+        one.ended()
+    store.close()
+
+    own = open_store(f"sqlite:///{aside}", clock=clock)
+    assert present(own, first).status is Status.SUCCEEDED
+    assert present(other, second).status is Status.PENDING
+    own.close()
+    other.close()
+
+
+def test_while_no_file_is_there_nothing_is_claimed_and_it_may_come_back(
+    sqlite_store_url: str, clock: ManualClock
+) -> None:
+    store = open_store(sqlite_store_url, clock=clock)
+    watch = SchemaWatch(store)
+    assert store.path
+    aside = store.path.rename(store.path.with_name("aside.db"))
+
+    for _ in range(2):  # at once again, too
+        with pytest.raises(StoreUnreachable, match="cannot be found any more"):
+            watch.fault()
+    aside.rename(store.path)
+
+    assert watch.fault() is None
+    store.close()

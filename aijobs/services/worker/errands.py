@@ -34,7 +34,8 @@ class Errand:
 class Answer:
     """What was done, as far as the store let us: *fault* is why the rest was not.
 
-    *outgrown*: the store has another schema version by now, so nothing was, or may be, claimed.
+    *outgrown*: the store has another schema version by now, or another store is in its place, so nothing was,
+    or may be, claimed.
     """
 
     finished: list[Finished] = field(default_factory=list)  # in the order of the ends; shorter after a fault
@@ -47,7 +48,7 @@ class Answer:
     drained: bool = False
     wait: Wait | None = None  # what keeps a drain from its end, if anything does
     fault: StoreError | None = None
-    outgrown: SchemaMismatch | None = None
+    outgrown: StoreError | None = None
 
 
 class Errands:

@@ -1,12 +1,12 @@
-"""Notices that the store was upgraded, or restored, under a worker that is at work."""
+"""Notices that the store was upgraded under a worker at work, or that another one has taken its place."""
 
-from aijobs.core.errors import SchemaMismatch
-from aijobs.store import schema
+from aijobs.core.errors import SchemaMismatch, StoreError, StoreUnreachable
+from aijobs.store import schema, sqlite
 from aijobs.store.engine import Store
 
 EVERY_SECONDS = 1.0
-"""So often the version is read at most. What is claimed in between is safe too: every migration leaves the
-release before able to work."""
+"""So often it looks at most. What is claimed in between is safe too: every migration leaves the release
+before able to work, and what was claimed from a file is saved into that file."""
 
 
 class SchemaWatch:
@@ -14,18 +14,25 @@ class SchemaWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._fault: SchemaMismatch | None = None
+        self._file = sqlite.file_at(store.path) if store.path else None
+        self._fault: StoreError | None = None
         self._next_look = store.clock.monotonic()
 
-    def fault(self) -> SchemaMismatch | None:
+    def fault(self) -> StoreError | None:
         """Why this program must not claim from the store; None as long as it may. Raises StoreError."""
         now = self._store.clock.monotonic()
         if self._fault is None and now >= self._next_look:
-            self._next_look = now + EVERY_SECONDS
             self._fault = self._look()
+            self._next_look = now + EVERY_SECONDS  # not after an error: nothing is claimed before a look
         return self._fault
 
-    def _look(self) -> SchemaMismatch | None:
+    def _look(self) -> StoreError | None:
+        if self._store.path and sqlite.file_at(self._store.path) != self._file:
+            # Our connections are still to the file that was there: what runs is saved where its job is.
+            return StoreUnreachable(
+                f"another file has taken the place of {self._store.location} while this worker was at work",
+                hint="start the worker again; what it was at is saved in the file that was there before",
+            )
         with self._store.read() as tx:
             version = schema.version_of(tx)
         try:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from aijobs.core.clock import Chance, Clock
-from aijobs.core.errors import SchemaMismatch
+from aijobs.core.errors import SchemaMismatch, StoreError
 from aijobs.core.lifecycle import AttemptEnd, Cancelled, Parked
 from aijobs.core.log_events import Log, LogEvent
 from aijobs.core.model import Status
@@ -74,7 +74,7 @@ class Shift:
         self._waiting = Waiting(clock=clock, log=log)
         self._hungry = True
         self._closing = False
-        self._outgrown: SchemaMismatch | None = None
+        self._outgrown: StoreError | None = None
         self._ahead_due = False
         self._asked_at: datetime | None = None
         self._cancels_due = False
@@ -144,8 +144,8 @@ class Shift:
     async def work(self) -> None:
         """Go on until closed, drained, or the number of jobs asked for is done.
 
-        Raises SchemaMismatch: once what runs has ended when the version has changed, and at once when the
-        store has become one that this program cannot write to.
+        Raises StoreError: once what runs has ended when the schema's version has changed or another store is
+        in this one's place, and at once when the store has become one that this program cannot write to.
         """
         while not (self._closing and not self._running and not self._ended):
             errand = self._next_errand(self._loop.time())
@@ -276,11 +276,11 @@ class Shift:
             self._gate.back()
             self._next_try = 0.0
 
-    def _leave_to_newer_ones(self, fault: SchemaMismatch) -> None:
-        """Claim nothing from a store of another version; what runs has the grace to end and be saved."""
+    def _leave_to_newer_ones(self, fault: StoreError) -> None:
+        """Claim nothing from a store that is another now; what runs has the grace to end and be saved."""
         if self._outgrown is None:
             self._outgrown, grace = fault, self._options.grace
-            why = "a change of the schema"
+            why = "a change of the schema" if isinstance(fault, SchemaMismatch) else "another store in place"
             self._log.emit(LogEvent.WORKER_STOPPING, why=why, running=self.running, grace=grace)
             self.close(f"the worker stopped ({why})")
             self._loop.call_later(grace.total_seconds(), self.hand_back, f"the worker stopped ({why})")
