@@ -8,7 +8,7 @@ A *window* is an instant at which the schedule falls due. *Live* is a job of the
 one that waits to be tried again has not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -21,8 +21,9 @@ LATE = timedelta(minutes=10)
 STEPPED_BACK = timedelta(hours=1)
 """Up to so far in the future a settled window is believed, and waited for; beyond it a clock was wrong."""
 
-RETIRED = ""
-"""The fingerprint of a schedule that is no longer configured; when it comes back it begins afresh."""
+SOON_BACK = timedelta(days=1)
+"""A schedule that was out of the file for no longer goes on where it stood: the file was being written, or a
+machine had the new one late. Out for longer it was taken out on purpose, and begins afresh."""
 
 OPEN_END = datetime(9999, 1, 1, tzinfo=UTC)
 """The end of a pause that lasts until somebody ends it."""
@@ -43,12 +44,15 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is stored of a schedule. *seen_at* is when it was first seen as it is now."""
+    """What is stored of a schedule. *seen_at* is when it was first seen as it is now, *retired_at* when a
+    tick found it gone from the file.
+    """
 
     fingerprint: str
     seen_at: datetime
     last_window: datetime | None = None
     paused_until: datetime | None = None
+    retired_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,9 @@ def decide_tick(rule: Rule, state: State | None, now: datetime, *, live: bool = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """Only windows later than *after* are looked at; *afresh* is the state when that is a new beginning."""
+    """Only windows later than *after* are looked at; *afresh* is the state when that is a new beginning, or a
+    return.
+    """
 
     after: datetime
     afresh: State | None = None
@@ -121,12 +127,18 @@ def _start(rule: Rule, state: State | None, now: datetime) -> _Start:
         ahead = _ahead(mark - now)
         note = f"it was settled up to {_utc(mark)}, {ahead} ahead: some clock was wrong; it begins afresh"
         return _Start(after=just_before, afresh=_anew(rule, state, now, None), note=note)
-    if state.fingerprint != rule.fingerprint:
-        afresh = _anew(rule, state, now, state.last_window)
-        return _Start(after=max(just_before, state.last_window or just_before), afresh=afresh)
+    gone = state.retired_at
+    if state.fingerprint != rule.fingerprint or (gone and now - gone > SOON_BACK):
+        afresh, after = _anew(rule, state, now, state.last_window), state.last_window or just_before
+        return _Start(after=max(just_before, after), afresh=afresh, note=_back(gone, "begins afresh"))
     if state.paused_until and state.paused_until <= now:
-        return _Start(after=max(mark, state.paused_until - _TICK))
-    return _Start(after=mark)
+        mark = max(mark, state.paused_until - _TICK)
+    back = replace(state, retired_at=None) if gone else None
+    return _Start(after=mark, afresh=back, note=_back(gone, "goes on where it stood"))
+
+
+def _back(gone: datetime | None, how: str) -> str | None:
+    return f"it is back in the file, from which it was gone at {_utc(gone)}: it {how}" if gone else None
 
 
 def _anew(rule: Rule, state: State, now: datetime, last_window: datetime | None) -> State:

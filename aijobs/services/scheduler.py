@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from aijobs.core.cron import Schedule
+from aijobs.core.durations import format_duration
 from aijobs.core.errors import AijobsError, Conflict, StoreError, UsageError
-from aijobs.core.ticking import RETIRED, Decision, Rule, State, decide_tick
+from aijobs.core.ticking import SOON_BACK, Decision, Rule, State, decide_tick
 from aijobs.services.tick_report import TickReport
 from aijobs.store import schedules
 from aijobs.store.engine import Store, Tx
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from aijobs.core.model import NewJob
     from aijobs.core.settings import ScheduleSettings, Settings
     from aijobs.services.coordinator import Coordinator
+
+
+_GONE = (
+    "it is no longer in the file, and does not fire; back within "
+    f"{format_duration(SOON_BACK)} it goes on where it stood"
+)
 
 
 class Scheduler:
@@ -39,8 +46,10 @@ class Scheduler:
     def tick(self, now: datetime | None = None, *, preview: bool = False) -> TickReport:
         """Fire what is due at *now*, by default the store's; a preview decides the same and changes nothing.
 
-        Raises StoreError; whatever else keeps one schedule from firing is reported and keeps no other.
+        Raises StoreError, and ConfigError over an empty file; whatever else keeps one schedule from firing is
+        reported and keeps no other.
         """
+        self.settings.refuse_blank()
         now = now or self.store.clock.now()
         report = TickReport(at=now)
         with self.store.read() as tx:
@@ -52,8 +61,7 @@ class Scheduler:
                     self._look(tx, name, decision, report)
         for name in active:
             self._try(name, now, report)
-        if not preview:
-            self._retire(states, now)
+        self._retire(states, report, preview=preview)
         return report
 
     # --- Looking ----------------------------------------------------------------------------------
@@ -160,7 +168,7 @@ class Scheduler:
         job = jobs.by_key(tx, [key]).get(key)
         return job.id if job else None
 
-    def _retire(self, states: Mapping[str, State], now: datetime) -> None:
+    def _retire(self, states: Mapping[str, State], report: TickReport, *, preview: bool) -> None:
         """Note which schedules are gone from the file: commented out for a week is a pause, not a downtime.
 
         Without a file nothing is known of schedules, so nothing is gone.
@@ -168,9 +176,18 @@ class Scheduler:
         if self.settings.source is None:
             return
         for name, state in states.items():
-            if name not in self._rules and state.fingerprint != RETIRED:
-                with self.store.write() as tx:
-                    schedules.retire(tx, name, state, now)
+            if (
+                name not in self._rules
+                and state.retired_at is None
+                and self._put_away(name, state, report.at, preview=preview)
+            ):
+                report.add_note(name, _GONE)
+
+    def _put_away(self, name: str, state: State, now: datetime, *, preview: bool) -> bool:
+        if preview:
+            return True
+        with self.store.write() as tx:
+            return schedules.retire(tx, name, state, now)
 
 
 def rule_of(name: str, settings: "ScheduleSettings") -> Rule:

@@ -61,7 +61,11 @@ class TickReport:
                 Skipped(schedule=name, window=skip.window, reason=skip.reason, count=skip.count)
             )
         if decision.note:
-            self.notes.append(Said(schedule=name, reason=decision.note))
+            self.add_note(name, decision.note)
+
+    def add_note(self, name: str, reason: str) -> None:
+        """What the operator must know of a schedule."""
+        self.notes.append(Said(schedule=name, reason=reason))
 
     def add_failed(self, name: str, reason: str) -> None:
         """A schedule that could not fire."""

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, select, update
 
-from aijobs.core.ticking import RETIRED, State
+from aijobs.core.ticking import State
 from aijobs.store.dialect import PerDialect
 from aijobs.store.tables import events, jobs, schedules
+
+_RETIRED = "#"
+"""Before the fingerprint of a schedule that is out of the file, as if the line were commented out."""
 
 _s = schedules.c
 _j = jobs.c
 _e = events.c
 
-_STATES = select(_s.name, _s.fingerprint, _s.first_seen_at, _s.last_window, _s.paused_until)
+_STATES = select(_s.name, _s.fingerprint, _s.first_seen_at, _s.last_window, _s.paused_until, _s.updated_at)
 _LOCKED = _STATES.where(_s.name == bindparam("wanted")).with_for_update()
 _RECORDS = select(_s.name, _s.last_window, _s.last_tick_at, _s.skipped, _s.paused_until)
 _BEGIN = PerDialect(
@@ -43,12 +46,18 @@ _MOVE = (
 _RETIRE = (
     update(schedules)
     .where(_s.name == bindparam("wanted"), _s.fingerprint == bindparam("old_fingerprint"))
-    .values(fingerprint=RETIRED, updated_at=bindparam("now"))
+    .values(fingerprint=_RETIRED + _s.fingerprint, updated_at=bindparam("now"))
 )
 _PAUSE = (
     update(schedules)
     .where(_s.name == bindparam("wanted"))
-    .values(paused_until=bindparam("until"), updated_at=bindparam("now"))
+    .values(
+        paused_until=bindparam("until"),
+        updated_at=case(  # of one that is out of the file it says since when
+            (_s.fingerprint.startswith(_RETIRED), _s.updated_at),
+            else_=bindparam("now", type_=_s.updated_at.type),
+        ),
+    )
 )
 _LAST_PAUSES = (
     select(_e.at, _e.actor, _e.reason, _e.detail)
@@ -124,7 +133,7 @@ def move(tx: Connection, name: str, state: State, becomes: State, now: datetime,
     """Replace *state* by *becomes*. False: it is no longer *state*, and nothing was changed."""
     values = {
         "wanted": name,
-        "old_fingerprint": state.fingerprint,
+        "old_fingerprint": _stored(state),
         "old_window": state.last_window,
         "new_fingerprint": becomes.fingerprint,
         "new_seen_at": becomes.seen_at,
@@ -137,7 +146,7 @@ def move(tx: Connection, name: str, state: State, becomes: State, now: datetime,
 
 def retire(tx: Connection, name: str, state: State, now: datetime) -> bool:
     """Note that a schedule is no longer configured. False: it changed in the meantime."""
-    values = {"wanted": name, "old_fingerprint": state.fingerprint, "now": now}
+    values = {"wanted": name, "old_fingerprint": _stored(state), "now": now}
     return tx.execute(_RETIRE, values).rowcount == 1
 
 
@@ -163,10 +172,16 @@ def live(tx: Connection, names: Iterable[str]) -> frozenset[str]:
     return frozenset(tx.execute(_LIVE, {"names": list(names)}).scalars())
 
 
+def _stored(state: State) -> str:
+    return _RETIRED + state.fingerprint if state.retired_at else state.fingerprint
+
+
 def _state(row: Any) -> State:
+    retired = row.fingerprint.startswith(_RETIRED)
     return State(
-        fingerprint=row.fingerprint,
+        fingerprint=row.fingerprint.removeprefix(_RETIRED),
         seen_at=row.first_seen_at,
         last_window=row.last_window,
         paused_until=row.paused_until,
+        retired_at=row.updated_at if retired else None,
     )

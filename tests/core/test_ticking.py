@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aijobs.core.cron import Schedule
-from aijobs.core.ticking import RETIRED, Decision, Rule, State, decide_tick
+from aijobs.core.ticking import Decision, Rule, State, decide_tick
 
 MINUTE = timedelta(minutes=1)
 
@@ -170,8 +170,40 @@ def test_an_edit_does_not_fire_a_window_again_that_was_settled() -> None:
     assert decision.settled == at("05-05T02:00")
 
 
-def test_what_comes_back_into_the_file_does_not_fire_the_past() -> None:
-    decision = decide_tick(rule(), state("05-02T02:00", fingerprint=RETIRED), ON_AGAIN)
+def test_what_was_out_of_the_file_for_more_than_a_day_does_not_fire_the_past() -> None:
+    gone = state("05-04T01:59", retired_at=at("05-04T01:59:59"))
+
+    decision = decide_tick(rule(), gone, ON_AGAIN)
+
+    assert decision.fire == (ON_AGAIN,)
+    assert decision.skipped == ()
+    assert decision.becomes == state("05-05T02:00", seen="05-05T02:00")
+    assert decision.note == (
+        "it is back in the file, from which it was gone at 2026-05-04T01:59:59Z: it begins afresh"
+    )
+
+
+def test_what_was_out_of_the_file_for_a_day_goes_on_where_it_stood() -> None:
+    gone = state("05-04T01:59", retired_at=at("05-04T02:00"))
+
+    decision = decide_tick(rule(), gone, ON_AGAIN)
+
+    assert decision.fire == (ON_AGAIN,)
+    assert [skip.count for skip in decision.skipped] == [24 * 60]
+    assert decision.becomes == state("05-05T02:00")
+    assert "it goes on where it stood" in str(decision.note)
+
+
+def test_what_is_back_in_the_file_is_so_although_nothing_is_due() -> None:
+    gone = state("05-05T01:59", retired_at=at("05-05T01:59:30"))
+
+    assert decide_tick(rule(), gone, at("05-05T01:59:40")).becomes == state("05-05T01:59")
+
+
+def test_what_comes_back_with_other_times_begins_afresh() -> None:
+    gone = state("05-05T01:57", retired_at=at("05-05T01:59"))
+
+    decision = decide_tick(rule("*/2 * * * *", fingerprint="new"), gone, ON_AGAIN)
 
     assert decision.fire == (ON_AGAIN,)
     assert decision.skipped == ()

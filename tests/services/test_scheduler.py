@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aijobs.core.clock import Chance, seeded_chance
+from aijobs.core.errors import ConfigError
 from aijobs.core.model import ErrorClass, Job
 from aijobs.services.coordinator import Coordinator
 from aijobs.services.scheduler import Scheduler, key_of
@@ -263,6 +264,31 @@ def test_a_schedule_that_was_out_of_the_file_does_not_fire_its_past(store: Store
 
     assert back.created == back.existing == []
     assert {one.schedule for one in back.skipped} == {"minutely"}
+
+
+def test_a_schedule_that_was_out_of_the_file_for_a_moment_loses_no_window(store: Store, tick: Tick) -> None:
+    report = {"cron": "0 3 * * *", "type": "t"}
+    tick("05-05T02:00", minutely=MINUTELY, report=report)
+
+    preview = tick("05-05T03:00:01", preview=True, minutely=MINUTELY)
+    gone = tick("05-05T03:00:01", minutely=MINUTELY)  # the file was being written
+    still = tick("05-05T03:00:02", minutely=MINUTELY)
+    back = tick("05-05T03:01:01", minutely=MINUTELY, report=report)
+    after = tick("05-05T03:01:02", minutely=MINUTELY, report=report)
+
+    assert [one.window for one in back.created if one.schedule == "report"] == [at("05-05T03:00")]
+    assert [said.schedule for said in gone.notes + back.notes] == ["report", "report"]
+    assert preview.notes == gone.notes
+    assert "no longer in the file" in gone.notes[0].reason
+    assert "it goes on where it stood" in back.notes[0].reason
+    assert still.notes == after.notes == []
+
+
+def test_a_tick_over_an_empty_file_is_refused(store: Store, coordinator: Coordinator) -> None:
+    settings = settings_of().read_from(Path("aijobs.yaml"), blank=True)
+
+    with pytest.raises(ConfigError, match=r"aijobs.yaml.*the file is empty"):
+        Scheduler(store, settings, coordinator=lambda: coordinator).tick()
 
 
 def test_a_tick_without_a_file_forgets_no_schedule(store: Store, tick: Tick) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from aijobs.core.ticking import RETIRED, State
+from aijobs.core.ticking import State
 from aijobs.store import schedules
 from aijobs.store.engine import Store
 
@@ -53,7 +53,22 @@ def test_it_is_retired_only_as_it_was_read(store: Store) -> None:
 
     assert (edited, retired) == (False, True)
     with store.read() as tx:
-        assert schedules.states(tx) == {"nightly": replace(MOVED, fingerprint=RETIRED)}
+        assert schedules.states(tx) == {"nightly": replace(MOVED, retired_at=NOW)}
+
+
+def test_what_is_out_of_the_file_may_be_paused_and_moves_back(store: Store) -> None:
+    later = NOW + timedelta(hours=1)
+    with store.write() as tx:
+        schedules.begin(tx, "nightly", MOVED, NOW)
+        schedules.retire(tx, "nightly", MOVED, NOW)
+        schedules.pause(tx, "nightly", later, NOW + timedelta(minutes=1))
+
+    with store.write() as tx:
+        retired = schedules.locked(tx, "nightly")
+        assert retired == replace(MOVED, retired_at=NOW, paused_until=later)
+        assert not schedules.move(tx, "nightly", MOVED, MOVED, NOW)
+        assert schedules.move(tx, "nightly", retired, MOVED, NOW)
+        assert schedules.locked(tx, "nightly") == replace(MOVED, paused_until=later)
 
 
 def test_a_pause_leaves_the_rest_alone(store: Store) -> None:

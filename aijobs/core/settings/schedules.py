@@ -8,7 +8,10 @@ from aijobs.core.settings.fields import Count, Interval, JsonObject, Name, Prior
 
 
 class ScheduleSettings(Section):
-    """One schedule: a cron line, or an interval."""
+    """One schedule: a cron line, or an interval. One that was out of the file for a day at most goes on where
+    it stood, and `catch_up` decides about the times between; after longer, or with other times, another zone
+    or type, it begins afresh. To stop one for a while, use `aijobs schedule pause`.
+    """
 
     type: Annotated[Name, Field(description="which of types it makes jobs of")]
     cron: Annotated[Text | None, Field(description="five fields or an alias like @daily, in quotes")] = None
