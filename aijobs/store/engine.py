@@ -32,13 +32,14 @@ class Store:
     """
 
     def __init__(
-        self, url: str, engine: Engine, *, location: str, clock: Clock, path: Path | None = None
+        self, url: str, engine: Engine, *, location: str, clock: Clock, file: sqlite.SameFile | None = None
     ) -> None:
         self.url = url
         self.engine = engine
         self.location = location
         self.clock = clock
-        self.path = path
+        self.file = file
+        self.path = path = file.path if file else None
         self.dialect: Literal["sqlite", "postgresql"] = "postgresql" if path is None else "sqlite"
         self.created = False
         self.before_commit: Callable[[], object] = _go_on
@@ -147,8 +148,9 @@ def attach(
     if target.drivername == "sqlite":
         path = _path(target)
         sqlite.require_file(path, empty=empty)
-        engine = sqlite.open_engine(path, lock_wait=lock_wait)
-        return Store(text, engine, location=str(path), clock=clock or SystemClock(), path=path)
+        file = sqlite.SameFile(path)
+        engine = sqlite.open_engine(file, lock_wait=lock_wait)
+        return Store(text, engine, location=str(path), clock=clock or SystemClock(), file=file)
     server_clock = postgresql.ServerClock()
     location = postgresql.location_of(target)
     try:

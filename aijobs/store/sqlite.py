@@ -67,16 +67,35 @@ def require_file(path: Path, *, empty: bool = True) -> None:
     _check_rights(path)
 
 
-def file_at(path: Path) -> tuple[int, int]:
-    """Device and inode of the file at *path*: another one may have taken its place. StoreUnreachable."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise StoreUnreachable(
-            f"the job store at {path} cannot be found any more: {error.strerror}",
-            hint="put it back, or end what still works on it",
-        ) from None
-    return found.st_dev, found.st_ino
+class SameFile:
+    """That the path of a store still leads to the file it led to when this was first asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._first: tuple[int, int] | None = None
+
+    def require(self) -> None:
+        """Raises StoreUnreachable when there is none, and StoreReplaced when it is another one."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            why = error.strerror
+            raise StoreUnreachable(f"no job store at {self.path} ({why})", hint=_NO_STORE_HINT) from None
+        file = (found.st_dev, found.st_ino)
+        self._first = self._first or file
+        if file != self._first:
+            raise StoreReplaced(
+                f"another file has taken the place of {self.path} while this program was at work",
+                hint="start it again; what it was at is saved in the file that was there before",
+            )
+
+    def forget(self) -> None:
+        """No connection to that file is left: the next one may be to another."""
+        self._first = None
+
+
+class StoreReplaced(StoreUnreachable):
+    """Another file is where the store was; connections to the one that was there go on."""
 
 
 def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
@@ -104,23 +123,31 @@ def make_file(path: Path, fill: Callable[[Path], None]) -> bool:
     return _make_in_place(path, fill) if made is None else made
 
 
-def open_engine(path: Path, *, lock_wait: float) -> Engine:
-    """An engine over the file at *path*, which must exist.
+def open_engine(file: SameFile, *, lock_wait: float) -> Engine:
+    """An engine over *file*, which must exist.
 
     A transaction begins with BEGIN IMMEDIATE: one that turns into a writer later fails at once when another
     process has written meanwhile, whatever the wait. With the execution option `aijobs_read` it is a plain
     BEGIN, and the connection refuses to write.
+
+    All connections are to one file: what was begun in a file that was replaced is not ended in the other one.
     """
+
+    def creator() -> sqlite3.Connection:
+        file.require()
+        return connect(file.path, lock_wait=lock_wait)
+
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        creator=lambda: connect(path, lock_wait=lock_wait),
+        URL.create("sqlite", database=str(file.path)),
+        creator=creator,
         poolclass=QueuePool,
         pool_size=5,
         max_overflow=10,
         hide_parameters=True,
     )
-    writers = WriteLock(path, wait=lock_wait)
+    writers = WriteLock(file.path, wait=lock_wait)
     event.listen(engine, "begin", lambda connection: _begin(connection, writers))
+    event.listen(engine, "engine_disposed", lambda _: file.forget())
     return engine
 
 

@@ -134,7 +134,7 @@ def test_while_no_file_is_there_nothing_is_claimed_and_it_may_come_back(
     aside = store.path.rename(store.path.with_name("aside.db"))
 
     for _ in range(2):  # at once again, too
-        with pytest.raises(StoreUnreachable, match="cannot be found any more"):
+        with pytest.raises(StoreUnreachable, match="no job store at"):
             watch.fault()
     aside.rename(store.path)
 

@@ -294,6 +294,20 @@ def test_a_copy_that_cannot_be_switched_within_the_wait_is_locked(copied: Path) 
     assert clock.monotonic() == pytest.approx(1, abs=0.1)
 
 
+def test_connections_that_are_open_together_are_to_one_file(sqlite_store: Store, copied: Path) -> None:
+    assert sqlite_store.path
+    with sqlite_store.read():
+        copied.rename(sqlite_store.path)
+        with pytest.raises(StoreUnreachable, match="another file has taken the place"), sqlite_store.read():
+            pass
+    for suffix in ("-wal", "-shm"):
+        Path(f"{sqlite_store.path}{suffix}").unlink(missing_ok=True)
+
+    sqlite_store.close()
+
+    assert count(sqlite_store) == 0
+
+
 def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -1,8 +1,9 @@
 """Notices that the store was upgraded under a worker at work, or that another one has taken its place."""
 
-from aijobs.core.errors import SchemaMismatch, StoreError, StoreUnreachable
-from aijobs.store import schema, sqlite
+from aijobs.core.errors import SchemaMismatch, StoreError
+from aijobs.store import schema
 from aijobs.store.engine import Store
+from aijobs.store.sqlite import StoreReplaced
 
 EVERY_SECONDS = 1.0
 """So often it looks at most. What is claimed in between is safe too: every migration leaves the release
@@ -14,7 +15,6 @@ class SchemaWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._file = sqlite.file_at(store.path) if store.path else None
         self._fault: StoreError | None = None
         self._next_look = store.clock.monotonic()
 
@@ -27,12 +27,11 @@ class SchemaWatch:
         return self._fault
 
     def _look(self) -> StoreError | None:
-        if self._store.path and sqlite.file_at(self._store.path) != self._file:
-            # Our connections are still to the file that was there: what runs is saved where its job is.
-            return StoreUnreachable(
-                f"another file has taken the place of {self._store.location} while this worker was at work",
-                hint="start the worker again; what it was at is saved in the file that was there before",
-            )
+        try:
+            if self._store.file:
+                self._store.file.require()
+        except StoreReplaced as fault:
+            return fault
         with self._store.read() as tx:
             version = schema.version_of(tx)
         try:
