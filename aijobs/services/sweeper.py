@@ -4,10 +4,12 @@ Each repair is a guarded move of the coordinator, so whoever comes second finds 
 make the pass over expired leases themselves every few seconds; a sweep is for when no worker runs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
+from aijobs.core.errors import NotFound
 from aijobs.services.coordinator import Coordinator, Rescue
 from aijobs.services.diagnosis import Diagnosing
 from aijobs.services.orphans import expire
@@ -65,10 +67,15 @@ class Sweeper:
             with store.write() as tx:
                 repaired = len(claims.promote(tx, now - STUCK_AFTER, limit))
                 wake.notify(tx)
-        diagnosing = Diagnosing(store, self._coordinator.settings)
-        why = tuple((job_id, diagnosing.job(job_id).summary) for job_id in waiting[:MOST_REASONS])
         ids = (*found, *waiting)
-        return Rescue(found=len(ids), repaired=repaired, ids=ids, why=why)
+        return Rescue(found=len(ids), repaired=repaired, ids=ids, why=self._reasons(waiting[:MOST_REASONS]))
+
+    def _reasons(self, waiting: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        diagnosing, why = Diagnosing(self._coordinator.store, self._coordinator.settings), []
+        for job_id in waiting:
+            with suppress(NotFound):  # it has ended and was removed since it was found
+                why.append((job_id, diagnosing.job(job_id).summary))
+        return tuple(why)
 
     def _replays(self, *, limit: int, preview: bool) -> Rescue:
         store, now = self._coordinator.store, self._coordinator.clock.now()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,13 +15,14 @@ from aijobs.core.log_events import LogEvent
 from aijobs.core.model import NO_CALL, CallFacts, Done, ErrorClass, Failure, Job, Pending, Status, Usage
 from aijobs.core.signature import sign
 from aijobs.core.signing_key import decode_key
-from aijobs.providers.contract import PollFailed
-from aijobs.services.coordinator import Coordinator, Fate, Settled
+from aijobs.providers.contract import Adapter, Call, PollFailed
+from aijobs.services.coordinator import Coordinator, Fate, Rescue, Settled
 from aijobs.services.orphans import KEPT_FOR, PATIENCE, Orphans
 from aijobs.services.sweeper import Sweeper
 from aijobs.services.webhooks import Webhooks
 from aijobs.services.worker.finder import look_once
-from aijobs.store import jobs
+from aijobs.store import deliveries, jobs
+from aijobs.store.deliveries import Delivery
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
 from tests.support.jobs import (
@@ -295,6 +297,61 @@ def test_one_pass_in_a_sweep_finds_orphans_and_writes_off_old_deliveries(site: S
     assert done_["orphans"].ids == (job.id,)
     assert done_["deliveries"].found <= 1
     assert present(site.store, job.id).parked_at is not None
+
+
+@dataclass
+class Several(Providers):
+    """A second provider, q, beside the one that has all other names."""
+
+    other: Adapter | None = None
+
+    def get(self, name: str) -> Adapter:
+        return self.other if name == "q" and self.other else self.one
+
+
+def look_once_at(site: Site, providers: Providers, *work: tuple[str, str]) -> Rescue:
+    """One look at new deliveries, each given as (provider, id of the work)."""
+    settings = settings_of(providers={name: {"kind": "simulator"} for name in ("p", "q")})
+    now = site.clock.now()
+    new = [
+        Delivery(
+            provider=provider, delivery_id=name, event_type="response.completed", provider_job_id=name,
+            job_id=None, body_hash="x", outcome="unmatched", sent_at=None, received_at=now, handled_at=None,
+        )
+        for provider, name in work
+    ]  # fmt: skip
+    with site.store.write() as tx:
+        deliveries.record(tx, new)
+    site.clock.advance(PATIENCE)
+    coordinator = Coordinator(site.store, settings, chance=site.coordinator.chance)
+    return look_once(coordinator, providers, limit=10, log=site.log)
+
+
+def test_a_provider_that_hangs_holds_up_no_other(site: Site) -> None:
+    both = asyncio.Barrier(2)
+
+    async def hang_until_the_other_is_asked(call: Call) -> Answer:
+        async with asyncio.timeout(10):
+            await both.wait()
+        return done(None)
+
+    provider, other = (ScriptedProvider(poll=hang_until_the_other_is_asked) for _ in range(2))
+
+    found = look_once_at(site, Several(provider, other=other), ("p", "resp_1"), ("q", "resp_2"))
+
+    assert (found.found, provider.count("poll"), other.count("poll")) == (2, 1, 1)
+
+
+def test_a_provider_that_does_not_answer_is_asked_nothing_more_in_that_look(site: Site) -> None:
+    def time_out(call: Call) -> Answer:
+        site.clock.advance(seconds=30)
+        return PollFailed(failure=Failure(error_class=ErrorClass.NETWORK))
+
+    provider = ScriptedProvider(poll=time_out)
+
+    found = look_once_at(site, Providers(provider), ("p", "resp_1"), ("p", "resp_2"), ("p", "resp_3"))
+
+    assert (found.found, provider.count("poll")) == (1, 1)
 
 
 def test_a_retry_that_failed_meanwhile_does_not_hide_the_orphan(site: Site) -> None:

@@ -3,6 +3,8 @@
 import threading
 from datetime import timedelta
 
+import pytest
+
 from aijobs.core.clock import Chance
 from aijobs.core.model import Status
 from aijobs.core.replaying import ReplayOptions
@@ -10,7 +12,7 @@ from aijobs.services.coordinator import Coordinator, Rescue
 from aijobs.services.notifier import OVERDUE_AFTER, Notifier
 from aijobs.services.replay import Planner
 from aijobs.services.sweeper import GONE_AFTER, STUCK_AFTER, WAITED_FOR, Sweeper
-from aijobs.store import provider_states, replays, workers
+from aijobs.store import leases, provider_states, replays, workers
 from aijobs.store.dead_letters import DeadLetterFilter
 from aijobs.store.engine import Store
 from tests.support.clock import ManualClock
@@ -163,6 +165,21 @@ def test_a_job_that_nobody_claims_is_told_of_with_what_keeps_it(
     assert (late.found, late.repaired, late.ids) == (1, 0, (job.id,))
     ((job_id, why),) = late.why
     assert (job_id, "worker" in why) == (job.id, True)
+
+
+def test_a_job_that_is_removed_before_its_diagnosis_stops_no_sweep(
+    store: Store, clock: ManualClock, chance: Chance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = coordinator_on(store, chance)
+    job = coordinator.enqueue(new_job(), actor="test").job
+    clock.advance(WAITED_FOR)
+    find = leases.waiting_since
+    monkeypatch.setattr(leases, "waiting_since", lambda *asked: ["0" * 36, *find(*asked)])
+
+    found = Sweeper(coordinator).sweep()
+
+    assert [job_id for job_id, _ in found["stuck_pending"].why] == [job.id]
+    assert "gone_workers" in found
 
 
 def test_a_replay_whose_owner_died_is_said_to_be_interrupted(
