@@ -196,9 +196,10 @@ class Shift:
         """
         if self._closing or now < self._next_repair:
             return None
-        self._next_repair = now + self._options.repair_every.total_seconds()
-        wall = self._clock.now()
-        return wall if self._keeper.may_judge(wall) else None
+        wall, pause = self._clock.now(), self._options.repair_every
+        judges = self._keeper.may_judge(wall)
+        self._next_repair = now + (pause if judges else min(pause, self._options.renew_every)).total_seconds()
+        return wall if judges else None
 
     def _claim_request(self, now: float) -> ClaimRequest | None:
         if self._closing:
