@@ -289,11 +289,17 @@ def test_results_that_could_not_be_saved_before_the_end_are_an_error(
 def test_a_result_that_is_being_written_at_the_end_is_not_saved_either(store: Store, chance: Chance) -> None:
     enqueue(store, chance)
     freed, log = threading.Event(), Heard()
+    begun: list[object] = []
+    done: list[object] = []
 
     class Hanging(Coordinator):
         def finish(self, ends: Sequence[Ended]) -> list[Finished]:
+            begun.append(ends)
             freed.wait(20)
-            return super().finish(ends)
+            try:
+                return super().finish(ends)
+            finally:
+                done.append(ends)
 
     coordinator = Hanging(store, settings_of(), chance=chance)
     one = make_worker(store, coordinator=coordinator, log=log, grace=timedelta(0))
@@ -308,6 +314,7 @@ def test_a_result_that_is_being_written_at_the_end_is_not_saved_either(store: St
     assert log.fields_of(LogEvent.RESULTS_NOT_SAVED) == [{"count": 1}] * 2
     assert not one.worker.release()
     assert one.worker.leave_seconds > LAST_WRITES_SECONDS + LONGEST_LEAVE  # or it is cut short and exits 0
+    eventually(lambda: len(done) == len(begun))  # or they write when the store has been closed
 
 
 def test_without_a_store_at_the_start_there_is_no_worker(outage: Outage) -> None:
