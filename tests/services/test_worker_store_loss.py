@@ -317,6 +317,32 @@ def test_a_result_that_is_being_written_at_the_end_is_not_saved_either(store: St
     eventually(lambda: len(done) == len(begun))  # or they write when the store has been closed
 
 
+def test_a_worker_with_nothing_to_save_ends_well_though_its_look_for_work_hangs(
+    store: Store, chance: Chance
+) -> None:
+    looks, freed, done, log = threading.Event(), threading.Event(), threading.Event(), Heard()
+
+    class Hanging(Coordinator):
+        def claim(self, request: ClaimRequest) -> list[Claim]:
+            looks.set()
+            freed.wait(20)
+            try:
+                return super().claim(request)
+            finally:
+                done.set()
+
+    coordinator = Hanging(store, settings_of(), chance=chance)
+    one = make_worker(store, coordinator=coordinator, log=log, grace=timedelta(0))
+    one.thread.start()
+    eventually(looks.is_set)
+    one.worker.stop("SIGTERM")
+
+    assert one.ended().stopped_by == "SIGTERM"
+    assert log.fields_of(LogEvent.RESULTS_NOT_SAVED) == []
+    freed.set()
+    eventually(done.is_set)
+
+
 def test_without_a_store_at_the_start_there_is_no_worker(outage: Outage) -> None:
     outage.away.set()
     one = make_worker(outage.store)

@@ -180,7 +180,8 @@ class Worker:
             await asyncio.wait({work, watch, crew.died, self._over}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 await self._wind_up(crew, work, watch)
-            work.result()
+            if work.done():
+                work.result()
         except asyncio.CancelledError:
             self._hand_back()
             await asyncio.wait({work}, timeout=UNWIND_SECONDS + LAST_WRITES_SECONDS)
@@ -217,6 +218,8 @@ class Worker:
                 await asyncio.wait({work}, timeout=UNWIND_SECONDS + LAST_WRITES_SECONDS)
                 raise fault
         self._unsaved = unsaved = crew.shift.unsaved + crew.shift.running
+        if not unsaved:
+            return  # a look for work is under way at a store that does not answer: nobody waits for it
         self._log.emit(LogEvent.RESULTS_NOT_SAVED, count=unsaved)
         raise crew.gate.fault or StoreUnreachable(f"{unsaved} finished attempts could not be saved")
 
