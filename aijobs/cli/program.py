@@ -1,9 +1,11 @@
 """One command line, run: the place where an error becomes a message, a hint, JSON and an exit code."""
 
+import io
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 import typer
 
@@ -56,10 +58,25 @@ def run(
 
 
 def _open_streams() -> None:
-    """Give the program the standard streams that its caller has closed: empty ones, which nobody reads."""
+    """Give the program the standard streams that its caller has closed: empty ones, which nobody reads.
+
+    And a buffer to those that Python opened without one (PYTHONUNBUFFERED): its text layer drops what a short
+    write has left over, without a word. They are flushed at the end of each line instead.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # kept open
+        elif isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+            setattr(sys, name, _buffered(stream))
+
+
+def _buffered(stream: TextIO) -> TextIO:
+    """The same, on the same descriptor, with a buffer under it."""
+    raw = io.FileIO(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True
+    )
 
 
 def _run(argv: list[str], context: Context) -> int:

@@ -32,6 +32,21 @@ def test_a_full_disk_behind_the_output_is_one_clear_error(line: CommandLine, lim
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_fills_up_in_the_middle_of_the_output_is_an_error_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    """What a short write leaves over is dropped by Python's own streams without a buffer."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    out = tmp_path / "out"
+    words = ["sh", "-c", f'ulimit -f 8; exec "$@" >{out}', "sh", *command("config", "schema")]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "error: cannot write to standard output: File too large" in done.stderr
+
+
 @pytest.mark.parametrize("redirect", [">&-", "2>&- >/dev/null", ">&- 2>&-"])
 def test_a_stream_that_the_caller_has_closed_is_written_to_by_nobody(
     line: CommandLine, redirect: str
