@@ -8,7 +8,6 @@ worker does so in a moment, and `serve` reads it once. This is done first, so it
 import os
 import signal
 from collections.abc import Sequence
-from types import FrameType
 
 COMMANDS = frozenset({"worker", "serve"})
 """Those that run on until they are told to stop."""
@@ -41,5 +40,5 @@ def command_of(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _go(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # as a signal handler is called
+def _go(*_: object) -> None:
     os._exit(0)

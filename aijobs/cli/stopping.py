@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 from aijobs.core.errors import Interrupted, StoreError
@@ -17,7 +16,7 @@ def stoppable() -> Iterator[threading.Event]:
     stop = threading.Event()
     kept: dict[int, Any] = {}
 
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # as a signal handler is called
+    def ask(number: int, *_: object) -> None:
         stop.set()
         signal.signal(number, kept[number])
 

@@ -154,14 +154,7 @@ class Claiming:
         return claims.running(tx, parked=self.settings.concurrency.parked == "counted")
 
     def _choose(
-        self,
-        tx: Tx,
-        tally: Tally,
-        types: Sequence[str],
-        slots: int,
-        now: datetime,
-        *,
-        above: int | None,
+        self, tx: Tx, tally: Tally, types: Sequence[str], slots: int, now: datetime, *, above: int | None
     ) -> list[Candidate]:
         """The best of the open types; *above* is the lowest priority that is not paused."""
         open_types = self._ready(tx, [name for name in types if not tally.blocked_type(name)])
@@ -175,14 +168,7 @@ class Claiming:
         return chosen
 
     def _choose_beside_others(
-        self,
-        tx: Tx,
-        tally: Tally,
-        types: Sequence[str],
-        slots: int,
-        now: datetime,
-        *,
-        above: int | None,
+        self, tx: Tx, tally: Tally, types: Sequence[str], slots: int, now: datetime, *, above: int | None
     ) -> list[Candidate]:
         """As `_choose` where nothing is bounded: no more is locked than is taken.
 

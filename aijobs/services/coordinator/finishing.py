@@ -123,10 +123,10 @@ class Finishing:
         """
         staying = [one for one in decided if one[2].target is Status.PROCESSING]
         # `updated_at`, of the job as it was claimed, is when this look began; the attempt began long ago.
-        works = {_work(ended, job): (job.id, job.updated_at) for ended, job, _ in staying}
-        began = {work: at for work, (_, at) in works.items()}
+        works = {_work(ended, job): job for ended, job, _ in staying}
+        began = {work: job.updated_at for work, job in works.items()}
         news = deliveries.news_of(tx, began) if works else frozenset()
-        deliveries.match(tx, {work: works[work][0] for work in news}, now)
+        deliveries.match(tx, {work: works[work].id for work in news}, now)
         return [(job, _park_values(ended, job, move, now, news)) for ended, job, move in staying]
 
     def _record(self, tx: Tx, decided: Sequence[Decided], now: datetime) -> None:
