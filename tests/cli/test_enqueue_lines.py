@@ -1,6 +1,7 @@
 """`aijobs enqueue --jsonl`: many jobs, all or nothing, or the good ones."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,8 +129,7 @@ def test_a_wrong_line_is_named_by_its_number_and_nothing_is_enqueued(
 
 def test_a_fault_in_a_line_is_told_with_the_file_its_line_and_the_column_only(run_cli: CommandLine) -> None:
     lines = _lines(THREE[0], '{"type": "demo"', '{"type": "demo, "n": 1}', "[]", '{"type')
-    with open("jobs.jsonl", "w") as file:  # noqa: PTH123
-        file.write(lines)
+    Path("jobs.jsonl").write_text(lines)
 
     told = run_cli("enqueue", "--jsonl", "jobs.jsonl").err.splitlines()
     piped = run_cli("enqueue", "--jsonl", "-", stdin=lines).err.splitlines()

@@ -53,13 +53,19 @@ def break_it(coordinator, clock, failures=3) -> None:
         fail(coordinator, claim.job, ErrorClass.UNAVAILABLE)
 
 
+def trial_out(coordinator, clock):
+    """The first call that a broken provider is sent when its breaker's time is over."""
+    break_it(coordinator, clock)
+    clock.advance(seconds=31)
+    (trial,) = claim_some(coordinator, 5)
+    return trial
+
+
 def test_a_trial_that_is_out_while_a_person_resets_the_breaker_keeps_no_later_trial_away(
     store, coordinator, clock
 ):
     enqueue(coordinator, 30)
-    break_it(coordinator, clock)
-    clock.advance(seconds=31)
-    (trial,) = claim_some(coordinator, 5)
+    trial = trial_out(coordinator, clock)
 
     ProviderDesk(store, coordinator.settings).reset("p", actor="ana", reason="it is well")
     clock.advance(seconds=2)
@@ -72,9 +78,7 @@ def test_a_trial_that_is_out_while_a_person_resets_the_breaker_keeps_no_later_tr
 
 def test_a_trial_that_is_out_when_the_breaker_closes_keeps_no_later_trial_away(store, coordinator, clock):
     enqueue(coordinator, 40)
-    break_it(coordinator, clock)
-    clock.advance(seconds=31)
-    (trial,) = claim_some(coordinator, 5)
+    trial = trial_out(coordinator, clock)
     with store.write() as tx:
         late = {"provider": "p", "job_id": "late", "fence": 1, "locked_until": clock.now() + LEASE * 9}
         provider_states.add_trials(tx, [late])

@@ -66,10 +66,16 @@ def read(webhooks, delivery_id, provider="p", **event):
     return webhooks.read(provider, headers, sent)
 
 
-def parked(coordinator, clock, provider_job_id="resp_1"):
+def at_the_provider(coordinator, provider_job_id="resp_1"):
+    """A job whose work has begun at its provider, and that is not parked yet."""
     coordinator.enqueue(new_job(), actor="t")
     job = claim_one(coordinator)
     coordinator.save_provider_job_id(job, provider_job_id, NO_CALL)
+    return job
+
+
+def parked(coordinator, clock, provider_job_id="resp_1"):
+    job = at_the_provider(coordinator, provider_job_id)
     coordinator.finish([parking(job, clock, clock.now(), provider_job_id)])
     return job
 
@@ -159,9 +165,7 @@ def test_a_delivery_that_comes_before_we_know_the_providers_id_is_matched_when_w
 def test_a_delivery_that_comes_before_the_job_is_parked_makes_its_first_look_due(
     webhooks, coordinator, clock
 ):
-    coordinator.enqueue(new_job(), actor="t")
-    job = claim_one(coordinator)
-    coordinator.save_provider_job_id(job, "resp_1", NO_CALL)
+    job = at_the_provider(coordinator)
     began = clock.now()
     clock.advance(timedelta(seconds=1))
 
@@ -219,9 +223,7 @@ def test_a_copy_whose_first_was_just_pruned_is_a_copy_all_the_same(store, webhoo
 def test_a_delivery_that_comes_at_the_instant_in_which_its_job_is_parked_is_not_missed(
     store, webhooks, coordinator, clock
 ):
-    coordinator.enqueue(new_job(), actor="t")
-    job = claim_one(coordinator)
-    coordinator.save_provider_job_id(job, "resp_1", NO_CALL)
+    job = at_the_provider(coordinator)
     delivery = read(webhooks, "wh_1")
 
     with ThreadPoolExecutor(1) as pool:
@@ -239,9 +241,7 @@ def test_a_delivery_that_comes_at_the_instant_in_which_its_job_is_parked_is_not_
 def test_a_delivery_about_to_be_committed_is_seen_by_whoever_parks_its_job(
     store, webhooks, coordinator, clock
 ):
-    coordinator.enqueue(new_job(), actor="t")
-    job = claim_one(coordinator)
-    coordinator.save_provider_job_id(job, "resp_1", NO_CALL)
+    job = at_the_provider(coordinator)
     delivery = read(webhooks, "wh_1")
 
     with ThreadPoolExecutor(1) as pool:

@@ -4,16 +4,20 @@ import gc
 import importlib
 import pkgutil
 
-import psycopg  # noqa: F401  # the store of PostgreSQL imports it late
-import pytest  # noqa: F401  # a child imports the program that its parent is
-import sqlalchemy.dialects.postgresql.psycopg
-import sqlalchemy.dialects.sqlite  # noqa: F401
-
 import aijobs
-import tests.support.crash_runs
-import tests.support.crashing  # noqa: F401
 from tests.support.quick_sqlite import be_quick
 
+_OTHERS = (
+    "psycopg",  # the store of PostgreSQL imports it late
+    "pytest",  # a child imports the program that its parent is
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "tests.support.crash_runs",
+    "tests.support.crashing",
+)
+
+for _name in _OTHERS:
+    importlib.import_module(_name)
 for _one in pkgutil.walk_packages(aijobs.__path__, "aijobs."):
     if "__main__" not in _one.name and ".migrations" not in _one.name:  # these do something when imported
         importlib.import_module(_one.name)
