@@ -76,6 +76,18 @@ def test_a_file_that_was_named_must_be_there(run_bare: CommandLine) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["", "# nothing but this\n"])
+def test_check_warns_of_a_file_in_which_nothing_stands(
+    run_bare: CommandLine, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "aijobs.yaml").write_text(text)
+
+    result = run_bare("config", "check")
+
+    assert result.code == 0
+    assert "warning: aijobs.yaml: nothing stands in it" in result.err
+
+
 def test_check_warns_apart_from_faults(run_bare: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "aijobs.yaml").write_text(
         'schedules: {s: {type: demo, cron: "0 0 13 * 5"}}\ntimeouts: {client: 5s, gateway: 30s}\n'

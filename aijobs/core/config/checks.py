@@ -11,6 +11,8 @@ from aijobs.core.timeouts import overruns
 PROVIDER_KEEPS = timedelta(minutes=10)
 """How long a background response can be fetched that is not stored, by OpenAI's guide to background mode."""
 
+_BLANK = "nothing stands in it, so all is as by default; `tick` and a running worker refuse such a file"
+
 _HOSTED = frozenset({Kind.OPENAI_RESPONSES, Kind.OPENAI_CHAT, Kind.ANTHROPIC})
 
 
@@ -28,6 +30,8 @@ class ConfigWarning:
 def check(settings: Settings, *, now: datetime | None = None) -> list[ConfigWarning]:
     """All warnings for *settings*. With *now*, those on cron lines name the next dates. Starts nothing."""
     found: list[ConfigWarning] = []
+    if settings.blank:
+        found.append(ConfigWarning(str(settings.source), _BLANK))
     for name, provider in settings.providers.items():
         found += [ConfigWarning(f"providers.{name}{at}", text) for at, text in _provider(provider)]
     for name, job_type in settings.types.items():

@@ -159,6 +159,11 @@ class Settings(Section):
         self._source, self._blank = source, blank
         return self
 
+    @property
+    def blank(self) -> bool:
+        """Whether the file this was read from has nothing in it."""
+        return self._blank
+
     def refuse_blank(self) -> None:
         """Raises ConfigError when nothing stands in the file: somebody is writing it, or has lost it.
 
