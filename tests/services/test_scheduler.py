@@ -287,8 +287,9 @@ def test_a_schedule_that_was_out_of_the_file_for_a_moment_loses_no_window(store:
 def test_a_tick_over_an_empty_file_is_refused(store: Store, coordinator: Coordinator) -> None:
     settings = settings_of().read_from(Path("aijobs.yaml"), blank=True)
 
-    with pytest.raises(ConfigError, match=r"aijobs.yaml.*the file is empty"):
+    with pytest.raises(ConfigError, match=r"aijobs.yaml.*the file is empty") as refused:
         Scheduler(store, settings, coordinator=lambda: coordinator).tick()
+    assert refused.value.hint == "write it again, or take it away if the defaults are meant"
 
 
 def test_a_tick_without_a_file_forgets_no_schedule(store: Store, tick: Tick) -> None:

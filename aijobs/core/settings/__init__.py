@@ -170,7 +170,8 @@ class Settings(Section):
         To start from it means the defaults; to go over to it would drop every limit, type and schedule.
         """
         if self._blank:
-            raise ConfigError([ConfigFault(str(self._source), 0, 0, "", "the file is empty")])
+            fault = ConfigFault(str(self._source), 0, 0, "", "the file is empty")
+            raise ConfigError([fault], hint="write it again, or take it away if the defaults are meant")
 
     def type(self, name: str) -> TypeSettings:
         """The job type *name*. NotFound if there is none."""
